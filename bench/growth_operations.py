@@ -58,9 +58,9 @@ def _sorted(collection: GrownCollection) -> str:
 
 
 def _filtered_page(collection: GrownCollection, random: Random) -> str:
-    least = random.randrange(5_000)
+    minimum = random.randrange(5_000)
     return (
-        f"{_sorted(collection)}&filter[status][_eq]=published&filter[number][_gte]={least}"
+        f"{_sorted(collection)}&filter[status][_eq]=published&filter[number][_gte]={minimum}"
         f"&page={random.randrange(_FIRST_PAGES) + 1}"
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-LEAST_PART = 0.85
+MIN_PART = 0.85
 """What part of its recorded ratio a case must reach."""
 
 REPETITIONS = 2
@@ -27,7 +27,7 @@ class ComparedRatio:
 
     @property
     def is_kept(self) -> bool:
-        return self.part >= LEAST_PART
+        return self.part >= MIN_PART
 
 
 def recorded_ratios(results: Mapping[str, Any]) -> dict[str, float]:
@@ -61,7 +61,7 @@ def lines(compared: Iterable[ComparedRatio]) -> list[str]:
     compared = list(compared)
     text = [
         f"{one.name}: {one.measured:.2f}, recorded {one.recorded:.2f}: {one.part:.2f} of it"
-        f"{'' if one.is_kept else f', which is below {LEAST_PART}'}"
+        f"{'' if one.is_kept else f', which is below {MIN_PART}'}"
         for one in compared
     ]
     failed = [one.name for one in compared if not one.is_kept]

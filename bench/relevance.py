@@ -23,7 +23,7 @@ ROUNDS = 5
 WEIGHTS = (1, 10)
 """What a word in the title counts: as much as in the body, or more."""
 
-_COUNT = "SELECT count(*), count(*) FILTER (WHERE {title}) FROM {table} WHERE {found}"
+_COUNT = "SELECT count(*), count(*) FILTER (WHERE {title}) FROM {table} WHERE {condition}"
 _NO_WORKERS = "SET max_parallel_workers_per_gather = 0"
 _NANOSECONDS = 1_000_000
 """So many are a millisecond."""
@@ -45,7 +45,7 @@ class RankedSearch:
     """
 
     label: str
-    found: int
+    rows: int
     in_title: int
     everything: Cost
     equal: Cost
@@ -93,7 +93,7 @@ def measure_searches(
     service: RunningServer, stage: BenchEnvironment, token: str
 ) -> list[RankedSearch]:
     """Measure a page of each search in the collection that is there, and make indexes of words."""
-    found = searches()
+    words_by_label = searches()
     everything = _statements(service, token, "-_relevance")
     pages = list(_pages(service, token))
     sentences.index_words(stage.environ)
@@ -103,7 +103,7 @@ def measure_searches(
         connection.execute(_NO_WORKERS)
         return [
             _ranked(connection, label, words, [each[label] for each in (everything, *pages)])
-            for label, words in found.items()
+            for label, words in words_by_label.items()
         ]
 
 
@@ -144,16 +144,16 @@ def _statement(service: RunningServer, token: str, query: str) -> Statement:
 def _ranked(
     connection: psycopg.Connection, label: str, words: str, statements: Sequence[Statement]
 ) -> RankedSearch:
-    found, in_title = _count(connection, words)
+    rows, in_title = _count(connection, words)
     costs = list(_costs(connection, statements))
-    return RankedSearch(label, found, in_title, *costs)
+    return RankedSearch(label, rows, in_title, *costs)
 
 
 def _count(connection: psycopg.Connection, words: str) -> tuple[int, int]:
     """Return how many rows hold each word, and how many hold each as a whole one in the title."""
     title = " AND ".join(f"' ' || title || ' ' LIKE '% {word} %'" for word in words.split())
-    found = " AND ".join(f"title || ' ' || body LIKE '%{word}%'" for word in words.split())
-    statement = _COUNT.format(title=title, table=sentences.NAME, found=found)
+    condition = " AND ".join(f"title || ' ' || body LIKE '%{word}%'" for word in words.split())
+    statement = _COUNT.format(title=title, table=sentences.NAME, condition=condition)
     counted: tuple[int, int] | None = connection.execute(statement.encode()).fetchone()
     assert counted is not None
     return counted
@@ -195,6 +195,6 @@ def _cells(search: RankedSearch) -> tuple[str, ...]:
     )
     return (
         search.label,
-        f"{search.found:,}, {search.in_title:,}",
+        f"{search.rows:,}, {search.in_title:,}",
         *(f"{cost.milliseconds:,.1f} ms, {cost.buffers:,}" for cost in costs),
     )

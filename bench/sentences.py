@@ -71,8 +71,8 @@ def _fill(connection: psycopg.Connection, rows: int) -> None:
 
 def _sentence(vocabulary: Sequence[str], length: int, random: Random) -> str:
     # By the square, the first word is in every fifth row and the last one in each thousandth.
-    places = [int(len(vocabulary) * random.random() ** 2) for _ in range(length)]
-    return " ".join(vocabulary[place] for place in places)
+    indexes = [int(len(vocabulary) * random.random() ** 2) for _ in range(length)]
+    return " ".join(vocabulary[index] for index in indexes)
 
 
 def _word(number: int) -> str:

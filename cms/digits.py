@@ -13,7 +13,7 @@ from cms.text_shapes import UUID
 # very long value.
 MAX_DIGITS = 1_000
 
-PathStep = str | int
+JsonPathStep = str | int
 
 
 class TooManyDigits(ValueError):
@@ -23,7 +23,7 @@ class TooManyDigits(ValueError):
     ends.
     """
 
-    def __init__(self, text: str, path: Sequence[PathStep] = (), *, end: int = 0) -> None:
+    def __init__(self, text: str, path: Sequence[JsonPathStep] = (), *, end: int = 0) -> None:
         super().__init__(f"a number takes at most {MAX_DIGITS} digits, its exponent written out")
         self.text = text
         self.path = tuple(path)

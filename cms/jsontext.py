@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 
 import orjson
 
-from cms.digits import PathStep, TooManyDigits, decimal_of
+from cms.digits import JsonPathStep, TooManyDigits, decimal_of
 
 # PostgreSQL writes dates as text. One that gets here is a mistake, and is refused like any other.
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATETIME
@@ -179,7 +179,7 @@ def _with_path(error: TooManyDigits, value: object, *, end: int) -> TooManyDigit
     return TooManyDigits(located.text, located.path, end=end)
 
 
-def _errors_in(value: object, path: tuple[PathStep, ...]) -> Iterator[TooManyDigits]:
+def _errors_in(value: object, path: tuple[JsonPathStep, ...]) -> Iterator[TooManyDigits]:
     """Yield the errors that stand in a value in place of numbers, each with the path to it."""
     if isinstance(value, TooManyDigits):
         yield TooManyDigits(value.text, path)

@@ -15,7 +15,7 @@ class OptionError(ValueError):
         self.path = path
 
 
-Check = Callable[[object], None]
+OptionCheck = Callable[[object], None]
 """Checks the value of an option; raises `OptionError`, with a path inside the value."""
 
 
@@ -34,7 +34,7 @@ def json_object(value: object) -> None:
         raise OptionError("it is an object")
 
 
-def whole_number(minimum: int, maximum: int) -> Check:
+def whole_number(minimum: int, maximum: int) -> OptionCheck:
     """Return the check of a whole number within bounds, which may come as a text of digits."""
 
     def check(value: object) -> None:
@@ -50,7 +50,7 @@ def whole_number(minimum: int, maximum: int) -> Check:
     return check
 
 
-def one_of(*words: str) -> Check:
+def one_of(*words: str) -> OptionCheck:
     """Return the check that a value is one of these words."""
 
     def check(value: object) -> None:

@@ -1,4 +1,4 @@
-"""Shapes of texts that several packages know: colours, UUIDs, hosts in addresses, the mask."""
+"""Shapes of texts that several packages know: colours, UUIDs, numbers, hosts, the mask."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ COLOR = re.compile(r"#(?:[0-9a-fA-F]{3,4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})")
 
 UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 """The pattern of a UUID in lower case, to be part of others."""
+
+WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
+"""A number in a query string: int() also reads signs, underscores and digits of other scripts."""
 
 
 def url_host(host: str) -> str:

@@ -28,7 +28,7 @@ UNREACHABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit told: whether it passes, and lines for its reader."""
+    """The result of an audit: whether it passes, and lines for its reader."""
 
     passes: bool
     lines: tuple[str, ...]
@@ -37,7 +37,7 @@ class Audit:
 def audit(lock_file: Path) -> Audit:
     """Ask for the known vulnerabilities of everything in the lock file.
 
-    A service that cannot be reached passes, and is told: nothing is known then.
+    If the service cannot be reached the audit passes, and its lines say that nothing is known.
     """
     words = [sys.executable, "-m", "pip_audit", "--requirement", str(lock_file), "--require-hashes"]
     words += ["--disable-pip", "--format", "json", "--progress-spinner", "off"]
@@ -49,10 +49,10 @@ def audit(lock_file: Path) -> Audit:
         )
     except subprocess.TimeoutExpired:
         return _unreachable(f"it took more than {SECONDS_FOR_ALL} seconds")
-    return judged(done.returncode, done.stdout, done.stderr)
+    return result_of(done.returncode, done.stdout, done.stderr)
 
 
-def judged(exit_code: int, output: str, errors: str) -> Audit:
+def result_of(exit_code: int, output: str, errors: str) -> Audit:
     """Tell what the exit code and the output of pip-audit mean.
 
     It exits with 0 also if the service knew no package at all, and with 1 for vulnerabilities as

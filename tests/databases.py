@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -29,6 +30,13 @@ def end_connections(dsn: str) -> None:
             "SELECT pid FROM pg_stat_activity WHERE pid = ANY (%s)", [unended]
         )
         assert not left.fetchall()
+
+
+def run_sql(dsn: str, query: str) -> list[tuple[Any, ...]]:
+    """Run SQL past the service, and return its rows; there are none without an answer."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(query.encode())
+        return cursor.fetchall() if cursor.description else []
 
 
 class SideDoor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Barrier
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
@@ -40,6 +41,20 @@ def quick_hashes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(passwords, "_hasher", quick_hasher)
         yield
+
+
+def hash_again_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let two logins that replace an older hash both have read it before one of them does."""
+    both_have_read = Barrier(2)
+    rehashed = Passwords.rehashed
+
+    def slowly(own: Passwords, stored: str, password: str) -> str | None:
+        new_hash = rehashed(own, stored, password)
+        if new_hash:
+            both_have_read.wait(timeout=30)
+        return new_hash
+
+    monkeypatch.setattr(Passwords, "rehashed", slowly)
 
 
 def hashed(password: str = PASSWORD) -> str:

@@ -7,13 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import psycopg
-
 from cms.config import Config
 from cms.database.connections import Database
 from cms.jobs.job_worker import drain
 from cms.jobs.task import Task, defer
-from tests.databases import drop_database
+from tests.databases import drop_database, run_sql
 
 
 @dataclass(frozen=True)
@@ -33,9 +31,7 @@ class QueueDatabase:
         drain(replace(self.config, **settings), self.database, tasks)  # type: ignore[arg-type]
 
     def execute(self, sql: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            cursor = connection.execute(sql.encode())
-            return cursor.fetchall() if cursor.description else []
+        return run_sql(self.dsn, sql)
 
     def jobs(self) -> list[tuple[Any, ...]]:
         """Return task, status and attempts of what is in the queue."""

@@ -1,14 +1,15 @@
-"""The statements that the service sends, while a test looks."""
+"""The statements that the service sends, while a test looks or makes them fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
 
-from cms.database.connections import Transaction
+from cms.database.connections import Database, Row, Transaction
+from cms.database.error_mapping import Deadlock
 from cms.database.statement_meter import StatementMeter
 
 
@@ -43,3 +44,32 @@ def counted_in_transactions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[st
         for name in ("execute", "read"):
             patch.setattr(Transaction, name, spied(getattr(Transaction, name)))
         yield seen
+
+
+def record_primary_fetches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the statements which the service fetches outside of transactions."""
+    statements: list[str] = []
+    fetch = Database.fetch_primary
+
+    def recorded(database: Database, text: str, values: Sequence[object] = ()) -> list[Row]:
+        statements.append(text)
+        return fetch(database, text, values)
+
+    monkeypatch.setattr(Database, "fetch_primary", recorded)
+    return statements
+
+
+def fail_next_transaction(monkeypatch: pytest.MonkeyPatch) -> list[Deadlock]:
+    """Let the next transaction end in a deadlock; the list is empty once it has."""
+    faults = [Deadlock("deadlock detected")]
+    transaction = Database.transaction
+
+    @contextmanager
+    def failing(database: Database) -> Iterator[Transaction]:
+        with transaction(database) as running:
+            yield running
+            if faults:
+                raise faults.pop()
+
+    monkeypatch.setattr(Database, "transaction", failing)
+    return faults

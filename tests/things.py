@@ -160,6 +160,11 @@ def field(name: str, kind: str, *, special: str = "", **schema: object) -> Json:
     return {"field": name, "type": kind, "schema": schema, **meta}
 
 
+def add_field(api: Client, name: str, kind: str, **members: object) -> Any:
+    """Add a field to the collection `things`, and return its record."""
+    return api.post("/fields/things", {"field": name, "type": kind, **members}).data
+
+
 def table(api: Client, *fields: Json, **meta: object) -> Table:
     """Make a collection of a fresh name with an automatic integer `id` and these fields."""
     name = f"things_{next(_numbers)}"

@@ -56,7 +56,7 @@ class GuardedGrant(Grant):
 
 
 FULL_GUARDED_GRANT = GuardedGrant(FULL_GRANT.collection, FULL_GRANT.action, FULL_GRANT.fields)
-"""The grant of an administrator for every collection and action."""
+"""`FULL_GRANT`, guarded."""
 
 
 def with_rule(

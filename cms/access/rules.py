@@ -86,7 +86,7 @@ def _history_views(policy: Policy, catalogue: Catalogue) -> Iterator[View]:
     """Yield the caller's view of each collection whose history is not for administrators only."""
     lookup = view_lookup(policy, catalogue)
     for name, action in policy.grants:
-        # Rules of the history itself would lead around in circles.
+        # Rules of the history itself would lead back to themselves.
         if action != "read" or name in HISTORY_COLLECTIONS | STRUCTURE_COLLECTIONS:
             continue
         view = lookup(name)

@@ -55,8 +55,8 @@ class CollectionRestoration:
 
     def _write(self, head: Head, table: Table) -> Merged:
         with bulk_transaction(self.dsn, reads_only=False) as transaction:
-            # Before anything is read of it. Rows that come meanwhile would be counted wrongly, and
-            # one that waited for them would be in a circle.
+            # Before anything is read of it: rows that come meanwhile would be counted wrongly, and
+            # waiting for them later could end in a deadlock.
             bulk.lock_for_merging(transaction, table.name)
             keys = _check_columns(transaction, table)
             self.watcher.begin("restoring", self.archive.size())

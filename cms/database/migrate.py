@@ -28,7 +28,7 @@ from cms.postgresql_versions import OLDEST_SERVER
 FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+")
 
 log = logging.getLogger(__name__)
-Connection = psycopg.Connection[tuple[Any, ...]]
+DriverConnection = psycopg.Connection[tuple[Any, ...]]
 
 
 class MigrationError(Exception):
@@ -136,7 +136,7 @@ def _read(path: Path) -> Migration:
 
 
 @contextmanager
-def _connect(dsn: str) -> Iterator[Connection]:
+def _connect(dsn: str) -> Iterator[DriverConnection]:
     # With autocommit, transactions begin where `transaction()` says, not at the first statement.
     try:
         connection = psycopg.connect(
@@ -174,7 +174,7 @@ def _log_warning(notice: Diagnostic) -> None:
         log.warning("%s", notice.message_primary)
 
 
-def _use_schema(connection: Connection, schema: str) -> None:
+def _use_schema(connection: DriverConnection, schema: str) -> None:
     """Create the schema of the address if it is missing, and the extensions that schemas share."""
     with connection.transaction():
         # Two installations may begin at once, which share a database and its extensions.
@@ -185,21 +185,21 @@ def _use_schema(connection: Connection, schema: str) -> None:
             _execute(connection, "create_shared_extensions")
 
 
-def _create_schema(connection: Connection, schema: str) -> None:
+def _create_schema(connection: DriverConnection, schema: str) -> None:
     try:
         create_schema(connection, schema)
     except Refused as error:
         raise MigrationError(str(error)) from None
 
 
-def _check_schema(connection: Connection, schema: str) -> None:
+def _check_schema(connection: DriverConnection, schema: str) -> None:
     try:
         check_schema(connection, schema, needs_tables=False)
     except Refused as error:
         raise MigrationError(str(error)) from None
 
 
-def _apply_next(connection: Connection, migrations: Sequence[Migration]) -> str | None:
+def _apply_next(connection: DriverConnection, migrations: Sequence[Migration]) -> str | None:
     """Apply the first missing migration; the lock comes first, so that nobody else applies it."""
     with connection.transaction():
         _execute(connection, "lock_migrations")
@@ -222,7 +222,7 @@ def _named_failures(name: str) -> Iterator[None]:
         raise MigrationError(f"Migration {name} failed: {error}") from error
 
 
-def _apply(connection: Connection, migration: Migration) -> None:
+def _apply(connection: DriverConnection, migration: Migration) -> None:
     # A migration of large tables takes longer than any statement of a request may.
     _execute(connection, "lift_time_limit")
     if not _has_table(connection):
@@ -233,7 +233,7 @@ def _apply(connection: Connection, migration: Migration) -> None:
     _execute(connection, "record_migration", migration.number, migration.name, migration.sha256)
 
 
-def _apply_next_of_queue(connection: Connection) -> str | None:
+def _apply_next_of_queue(connection: DriverConnection) -> str | None:
     """Apply the first missing migration of the queue, under the same lock as other migrations."""
     with connection.transaction():
         _execute(connection, "lock_migrations")
@@ -249,7 +249,7 @@ def _apply_next_of_queue(connection: Connection) -> str | None:
     return missing[0].name
 
 
-def _enable_unaccent(connection: Connection) -> bool:
+def _enable_unaccent(connection: DriverConnection) -> bool:
     """Let searches ignore accents when the extension for it was installed after the tables."""
     with connection.transaction():
         _execute(connection, "lock_migrations")
@@ -261,7 +261,7 @@ def _enable_unaccent(connection: Connection) -> bool:
     return True
 
 
-def _missing_of_queue(connection: Connection) -> Sequence[QueueMigration]:
+def _missing_of_queue(connection: DriverConnection) -> Sequence[QueueMigration]:
     is_recorded, has_queue = _execute(connection, "find_queue_tables").fetchone() or (False, False)
     # Two programs with one queue would take each other's jobs.
     if has_queue and not is_recorded:
@@ -278,17 +278,19 @@ def _missing_of_queue(connection: Connection) -> Sequence[QueueMigration]:
         raise MigrationError(str(reason)) from None
 
 
-def _applied(connection: Connection) -> list[AppliedMigration]:
+def _applied(connection: DriverConnection) -> list[AppliedMigration]:
     if not _has_table(connection):
         return []
     return [AppliedMigration(*row) for row in _execute(connection, "list_migrations")]
 
 
-def _has_table(connection: Connection) -> bool:
+def _has_table(connection: DriverConnection) -> bool:
     return _execute(connection, "find_migrations_table").fetchone() == (True,)
 
 
-def _execute(connection: Connection, name: str, *values: object) -> psycopg.Cursor[tuple[Any, ...]]:
+def _execute(
+    connection: DriverConnection, name: str, *values: object
+) -> psycopg.Cursor[tuple[Any, ...]]:
     """Run a statement of sql/queries by its name."""
     return connection.execute(statement(name).encode(), values or None)
 

@@ -75,13 +75,19 @@ def inspect_binaries(folder: Path) -> Binaries | None:
     """Return the programs in `folder`; None if one of them is missing or does not run."""
     if not all(os.access(folder / name, os.X_OK) for name in ("postgres", "initdb")):
         return None
+    version = version_of(folder / "postgres")
+    return None if version is None else Binaries(folder, version)
+
+
+def version_of(program: Path) -> int | None:
+    """Return the major version of one of PostgreSQL's programs; None if it does not run."""
     try:
-        output = run_as(own_account(), [folder / "postgres", "--version"]).stdout
+        output = run_as(own_account(), [program, "--version"]).stdout
     except OSError:  # made for another kind of machine
         return None
     # As in `postgres (PostgreSQL) 16.3 (Debian 16.3-1)`.
-    version = re.search(r"\(PostgreSQL\) (\d+)", output)
-    return Binaries(folder, int(version[1])) if version else None
+    match = re.search(r"\(PostgreSQL\) (\d+)", output)
+    return int(match[1]) if match else None
 
 
 def make_runnable(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from cms.embedded.binaries import program_folders
+from cms.embedded.binaries import program_folders, version_of
 from cms.embedded.error import EmbeddedError
-from cms.embedded.system_account import own_account, run_as
 
 
 def find_program(name: str, *, postgres_bin: Path | None, major: int) -> Path:
@@ -22,13 +20,14 @@ def find_program(name: str, *, postgres_bin: Path | None, major: int) -> Path:
     fitting: dict[int, Path] = {}
     versions = []
     for folder in _folders(name, postgres_bin):
-        version = _version(folder / name)
+        program = folder / name
+        version = version_of(program) if os.access(program, os.X_OK) else None
         if version is None:
             continue
         versions.append(f"{version} in {folder}")
         if version >= major:
             # The first folder of a version counts, POSTGRES_BIN before all others.
-            fitting.setdefault(version, folder / name)
+            fitting.setdefault(version, program)
     if not fitting:
         raise EmbeddedError(
             f"No {name} of PostgreSQL {major} or newer was found (found: "
@@ -45,14 +44,3 @@ def _folders(name: str, postgres_bin: Path | None) -> Iterator[Path]:
     # Last: Debian has a script of this name there that chooses among the versions by itself.
     if program := shutil.which(name):
         yield Path(program).parent
-
-
-def _version(program: Path) -> int | None:
-    if not os.access(program, os.X_OK):
-        return None
-    try:
-        output = run_as(own_account(), [program, "--version"]).stdout
-    except OSError:  # made for another kind of machine
-        return None
-    match = re.search(r"\(PostgreSQL\) (\d+)", output)
-    return int(match[1]) if match else None

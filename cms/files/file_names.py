@@ -7,6 +7,8 @@ import unicodedata
 from typing import NamedTuple
 
 MAX_NAME_LENGTH = 255
+EXTENSION_ON_DISK = r"\.[a-z0-9]+"
+"""The pattern of extensions in storage, in ASCII: some locations take no other characters."""
 MAX_EXTENSION_LENGTH = 20
 
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -55,8 +57,7 @@ def split_extension(name: str) -> NameParts:
 def extension_on_disk(name: str) -> str:
     """Return the extension that the content gets in its storage."""
     extension = split_extension(name).extension.lower()
-    # ASCII only: some locations take no other characters in a path.
-    if re.fullmatch(r"\.[a-z0-9]+", extension):
+    if re.fullmatch(EXTENSION_ON_DISK, extension):
         return extension
     return ".bin"
 

@@ -13,6 +13,7 @@ from itertools import islice
 
 from cms.database.connections import Transaction, single_values
 from cms.database.statements import statement
+from cms.files.file_names import EXTENSION_ON_DISK
 from cms.files.storage import Storage, Storages
 from cms.text_shapes import UUID
 
@@ -23,7 +24,7 @@ BATCH = 1000
 
 # The names that `Contents.put` gives, `<uuid>.<extension>`, and those of derivatives,
 # `<uuid>__/<key>.<format>`.
-_CONTENT = re.compile(rf"{UUID}\.[a-z0-9]+")
+_CONTENT = re.compile(rf"{UUID}{EXTENSION_ON_DISK}")
 _DERIVED = re.compile(rf"({UUID})(?:__|/).+", re.DOTALL)
 
 

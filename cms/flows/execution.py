@@ -20,7 +20,7 @@ MAX_DEPTH = 10
 
 LOOP = f"{MAX_DEPTH} runs in a row have each caused the next one; the flows may form a loop."
 
-Accountability = Mapping[str, str | None] | None
+RunAccountability = Mapping[str, str | None] | None
 """User, role and address of the caller who caused a run; None is the service itself."""
 
 
@@ -29,7 +29,7 @@ class Cause(NamedTuple):
 
     trigger: str
     data: object
-    accountability: Accountability
+    accountability: RunAccountability
     depth: int = 0
 
     @property

@@ -182,7 +182,7 @@ class Run:
 RenderedOptions = Mapping[str, Any]
 """The options of an operation by name, with values in the place of templates."""
 
-Operation = Callable[[RenderedOptions, Run], object]
+OperationFunction = Callable[[RenderedOptions, Run], object]
 """Does one operation with its rendered options; returns its result, or raises `Rejected`."""
 
 FlowRunner = Callable[[Run, str, object], object]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 import falcon
 
 from cms.auth.hashes import DEFAULT_RANDOM_LENGTH, generate_hash, random_text, verify_hash
 from cms.http.answers.envelope import send
 from cms.http.requests.media import check_texts, read_json_object, required_text
 from cms.store.store import Store
+from cms.text_shapes import WHOLE_NUMBER
 
-_DIGITS = re.compile(r"[0-9]{1,9}")
 # Any text that is no number becomes a length that `random_text` refuses, so that one place words
 # the refusal.
 _NO_LENGTH = 0
@@ -45,7 +43,7 @@ class RandomStringResource:
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         sent = request.get_param("length", default=str(DEFAULT_RANDOM_LENGTH))
-        length = int(sent) if _DIGITS.fullmatch(sent) else _NO_LENGTH
+        length = int(sent) if WHOLE_NUMBER.fullmatch(sent) else _NO_LENGTH
         send(response, random_text(self._store, request.context.identity, length))
         # A client that asks again wants another text.
         response.set_header("Cache-Control", "no-store")

@@ -23,7 +23,7 @@ from cms.openapi.json_schemas import (
 )
 from cms.openapi.operation import Need
 from cms.openapi.row_examples import with_example
-from cms.openapi.row_operations import Rows, RowSchemas
+from cms.openapi.row_operations import RowSchemas, TitledRows
 from cms.query.language.ast import EVERYTHING
 from cms.schema.auto_fields import auto_fields_of
 from cms.schema.model import Catalogue, Collection, Field, Kind
@@ -99,10 +99,10 @@ class VisibleCollections:
         is_sent = collection.is_writable or collection.name in (FILES, FOLDERS)
         return action == "read" or is_sent
 
-    def rows(self, name: str, title: str) -> Rows:
+    def rows(self, name: str, title: str) -> TitledRows:
         """Return the rows of a collection as operations describe them."""
         schemas = RowSchemas(*(self.schema(name, action) for action in _PREFIXES))
-        return Rows(title, schemas, name)
+        return TitledRows(title, schemas, name)
 
 
 def _component(name: str, action: str) -> str:

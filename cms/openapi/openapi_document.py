@@ -21,7 +21,7 @@ from cms.openapi.query_parameters import PARAMETERS, PATH_PARAMETERS, filter_sch
 from cms.openapi.route_table import routes_of
 from cms.openapi.structure_routes import RECORD_SCHEMAS
 
-Json = dict[str, object]
+JsonObject = dict[str, object]
 
 OPENAPI_VERSION = "3.1.0"
 
@@ -45,9 +45,9 @@ class Served(NamedTuple):
     session_cookie: str
 
 
-def openapi_document(visible: VisibleCollections, served: Served) -> Json:
+def openapi_document(visible: VisibleCollections, served: Served) -> JsonObject:
     """Return the description of an application for a caller."""
-    paths: Json = {}
+    paths: JsonObject = {}
     for path, operations in routes_of(visible, served.templates).items():
         paths[path] = _path_item(path, operations)
     security_schemes = _security_schemes(served.session_cookie)
@@ -82,7 +82,7 @@ def _version(visible: VisibleCollections) -> str:
     return _INTERFACE_VERSION
 
 
-def _security_schemes(session_cookie: str) -> Json:
+def _security_schemes(session_cookie: str) -> JsonObject:
     return {
         "token": {
             "type": "http",
@@ -101,8 +101,8 @@ def _security_schemes(session_cookie: str) -> Json:
 # Operations
 
 
-def _path_item(path: str, operations: Mapping[str, Operation]) -> Json:
-    item: Json = {}
+def _path_item(path: str, operations: Mapping[str, Operation]) -> JsonObject:
+    item: JsonObject = {}
     parameters = [_path_parameter(name) for name in _names_in(path)]
     if parameters:
         item["parameters"] = parameters
@@ -116,7 +116,7 @@ def _names_in(path: str) -> Iterator[str]:
     return (match[1] for match in re.finditer(r"{(\w+)}", path))
 
 
-def _path_parameter(name: str) -> Json:
+def _path_parameter(name: str) -> JsonObject:
     schema = {**TEXT, "minLength": 1}
     description = PATH_PARAMETERS[name]
     return {
@@ -128,8 +128,8 @@ def _path_parameter(name: str) -> Json:
     }
 
 
-def _operation(path: str, method: str, operation: Operation) -> Json:
-    printed: Json = {
+def _operation(path: str, method: str, operation: Operation) -> JsonObject:
+    printed: JsonObject = {
         "tags": [path.split("/")[1]],
         "summary": operation.summary,
         "operationId": _operation_id(path, method),
@@ -158,8 +158,8 @@ def _operation_id(path: str, method: str) -> str:
     return ".".join(names)
 
 
-def _responses(operation: Operation) -> Json:
-    responses: Json = {}
+def _responses(operation: Operation) -> JsonObject:
+    responses: JsonObject = {}
     for answer in operation.answers:
         responses[str(answer.status)] = _response(answer)
     for status in documented_errors(operation.errors):
@@ -169,17 +169,17 @@ def _responses(operation: Operation) -> Json:
     return responses
 
 
-def _response(answer: Answer) -> Json:
-    response: Json = {"description": answer.description}
+def _response(answer: Answer) -> JsonObject:
+    response: JsonObject = {"description": answer.description}
     if answer.content:
         response["content"] = _content(answer.content)
     if answer.headers:
-        headers: Json = {}
+        headers: JsonObject = {}
         for header in answer.headers:
             headers[header.name] = {"description": header.description, "schema": TEXT}
         response["headers"] = headers
     return response
 
 
-def _content(content: Mapping[str, JsonSchema]) -> Json:
+def _content(content: Mapping[str, JsonSchema]) -> JsonObject:
     return {media_type: {"schema": schema} for media_type, schema in content.items()}

@@ -11,7 +11,7 @@ from cms.openapi.collection_schemas import ROW, VisibleCollections
 from cms.openapi.content_routes import CONTENT_ROUTES, file_routes
 from cms.openapi.json_schemas import reference
 from cms.openapi.operation import Operation, PathItem
-from cms.openapi.row_operations import Rows, RowSchemas, list_operations, row_operations
+from cms.openapi.row_operations import RowSchemas, TitledRows, list_operations, row_operations
 from cms.openapi.service_routes import SERVICE_ROUTES
 from cms.openapi.structure_routes import STRUCTURE_ROUTES
 from cms.openapi.system_routes import ANY_LIST, ANY_ROW, ROW_ROUTES, RowRoute
@@ -22,7 +22,7 @@ Routes = dict[str, dict[str, Operation]]
 """Operations by path and by method in small letters."""
 
 _ROW = reference(ROW)
-_ANY_ROWS = Rows("items of a collection", RowSchemas(_ROW, _ROW, _ROW), None)
+_ANY_ROWS = TitledRows("items of a collection", RowSchemas(_ROW, _ROW, _ROW), None)
 _ITEMS = "/items/{collection}"
 _ITEM = "/items/{collection}/{key}"
 

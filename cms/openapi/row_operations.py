@@ -45,7 +45,7 @@ class RowSchemas:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TitledRows:
     """The rows of a collection under their title; `name` is None for those of any collection."""
 
     title: str
@@ -92,7 +92,7 @@ def _one_or_several(item: JsonSchema) -> JsonSchema:
     return any_of(item, array_of(item))
 
 
-def list_rows(rows: Rows) -> Operation:
+def list_rows(rows: TitledRows) -> Operation:
     answer = _list_answer(rows.schemas.item)
     return read(
         f"List {rows.title}",
@@ -103,14 +103,14 @@ def list_rows(rows: Rows) -> Operation:
     )
 
 
-def search_rows(rows: Rows) -> Operation:
+def search_rows(rows: TitledRows) -> Operation:
     body = json_body(object_of(optional={"query": OBJECT}), is_required=False)
     answer = _list_answer(rows.schemas.item)
     summary = f"List {rows.title}, with the parameters in the body"
     return replace(write(summary, body, answer), need=rows.need("read"))
 
 
-def create_rows(rows: Rows) -> Operation:
+def create_rows(rows: TitledRows) -> Operation:
     return write(
         f"Create {rows.title}",
         _one_or_several(rows.schemas.new_item),
@@ -120,7 +120,7 @@ def create_rows(rows: Rows) -> Operation:
     )
 
 
-def change_rows(rows: Rows) -> Operation:
+def change_rows(rows: TitledRows) -> Operation:
     selected = object_of({"data": rows.schemas.change}, {"keys": array_of(KEY), "query": OBJECT})
     body = any_of(array_of(rows.schemas.change), selected, rows.schemas.change)
     return write(
@@ -132,14 +132,14 @@ def change_rows(rows: Rows) -> Operation:
     )
 
 
-def delete_rows(rows: Rows) -> Operation:
+def delete_rows(rows: TitledRows) -> Operation:
     selected = object_of(optional={"keys": array_of(KEY), "query": OBJECT})
     return write(
         f"Delete several {rows.title}", any_of(array_of(KEY), selected), need=rows.need("delete")
     )
 
 
-def read_row(rows: Rows) -> Operation:
+def read_row(rows: TitledRows) -> Operation:
     answer = replace(data(rows.schemas.item, "The row."), headers=(ETAG,))
     return read(
         f"Read one of {rows.title}",
@@ -150,7 +150,7 @@ def read_row(rows: Rows) -> Operation:
     )
 
 
-def change_row(rows: Rows) -> Operation:
+def change_row(rows: TitledRows) -> Operation:
     return write(
         f"Change one of {rows.title}",
         rows.schemas.change,
@@ -160,11 +160,11 @@ def change_row(rows: Rows) -> Operation:
     )
 
 
-def delete_row(rows: Rows) -> Operation:
+def delete_row(rows: TitledRows) -> Operation:
     return write(f"Delete one of {rows.title}", parameters=("If-Match",), need=rows.need("delete"))
 
 
-_LIST_METHODS: Mapping[str, Callable[[Rows], Operation]] = MappingProxyType(
+_LIST_METHODS: Mapping[str, Callable[[TitledRows], Operation]] = MappingProxyType(
     {
         "get": list_rows,
         "search": search_rows,
@@ -173,16 +173,16 @@ _LIST_METHODS: Mapping[str, Callable[[Rows], Operation]] = MappingProxyType(
         "delete": delete_rows,
     }
 )
-_ROW_METHODS: Mapping[str, Callable[[Rows], Operation]] = MappingProxyType(
+_ROW_METHODS: Mapping[str, Callable[[TitledRows], Operation]] = MappingProxyType(
     {"get": read_row, "search": search_rows, "patch": change_row, "delete": delete_row}
 )
 
 
-def list_operations(rows: Rows, methods: str) -> dict[str, Operation]:
+def list_operations(rows: TitledRows, methods: str) -> dict[str, Operation]:
     """Return the operations of a route of several rows, for methods with blanks between them."""
     return {method: _LIST_METHODS[method](rows) for method in methods.split()}
 
 
-def row_operations(rows: Rows, methods: str) -> dict[str, Operation]:
+def row_operations(rows: TitledRows, methods: str) -> dict[str, Operation]:
     """Return the operations of a route of one row."""
     return {method: _ROW_METHODS[method](rows) for method in methods.split()}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from cms.openapi.operation import Operation
-from cms.openapi.row_operations import Rows, list_operations, row_operations
+from cms.openapi.row_operations import TitledRows, list_operations, row_operations
 from cms.schema.system import (
     ACTIVITY,
     DASHBOARDS,
@@ -39,7 +39,7 @@ class RowRoute(NamedTuple):
     path: str
     collection: str
     methods: str
-    operations: Callable[[Rows, str], Mapping[str, Operation]] = list_operations
+    operations: Callable[[TitledRows, str], Mapping[str, Operation]] = list_operations
     is_permitted_by_rows: bool = True
     """Whether the caller needs a permission on the collection for the methods of the route."""
 

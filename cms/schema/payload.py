@@ -52,7 +52,7 @@ class NotAllowed(ValueError):
         self.allowed = tuple(allowed)
 
 
-Choices = Mapping[str, Sequence[str]]
+ChoicesByField = Mapping[str, Sequence[str]]
 """Fields that take some texts only, each with these texts."""
 
 
@@ -70,7 +70,7 @@ class ItemParser:
         relates: Callable[[str], bool],
         *,
         names: frozenset[str] | None = None,
-        choices: Choices = MappingProxyType({}),
+        choices: ChoicesByField = MappingProxyType({}),
     ) -> None:
         self._collection = collection
         self._relates = relates

@@ -18,7 +18,7 @@ from cms.schema_sync.document import Rename
 from cms.schema_sync.losses import Deletions, deletions_of, require_no_loss
 from cms.schema_sync.record_payloads import create_payload, update_payload
 from cms.schema_sync.schema_snapshot import SchemaSnapshot
-from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, Records
+from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordsByName
 from cms.schema_sync.structure_transaction import StructureTransaction
 from cms.schema_sync.type_changes import change_types
 from cms.store.context import RequestContext
@@ -130,7 +130,7 @@ def _make_and_change(
 
 
 def _create_collections(
-    structure: StructureTransaction, diffs: Iterable[RecordDiff], all_fields: Records
+    structure: StructureTransaction, diffs: Iterable[RecordDiff], all_fields: RecordsByName
 ) -> frozenset[str]:
     """Create collections with their fields, and return their names."""
     fields_of: dict[str, list[Record]] = {}

@@ -23,7 +23,7 @@ from cms.schema.system import (
     ROLES,
     SETTINGS,
 )
-from cms.schema_sync.sections import Records, name_of
+from cms.schema_sync.sections import RecordsByName, name_of
 
 TABLES: Mapping[str, str] = {
     "roles": ROLES,
@@ -50,31 +50,33 @@ REGISTRATION_ROLE = "public_registration_role"
 
 _OF_INSTALLATION = ("id", "date_created", "user_created")
 
-Row = Mapping[str, Any]
+ContentRow = Mapping[str, Any]
 
 
-def read_rows(fetch: Fetch, collection: str) -> list[Row]:
+def read_rows(fetch: Fetch, collection: str) -> list[ContentRow]:
     """Return all rows of a system collection of which there is a statement."""
     texts = single_values(fetch(statement(_STATEMENTS[collection]), ()))
     rows: list[Any] = list(map(jsontext.loads_stored, texts))
     return rows
 
 
-def read_content(sections: Iterable[str], fetch: Fetch, catalogue: Catalogue) -> dict[str, Records]:
+def read_content(
+    sections: Iterable[str], fetch: Fetch, catalogue: Catalogue
+) -> dict[str, RecordsByName]:
     """Return the records of sections, in the order of documents.
 
     Raises `Refused` UNPROCESSABLE_CONTENT for two records of one name.
     """
     requested = set(sections)
     reader = _ContentReader(fetch, catalogue)
-    content: dict[str, Records] = {}
+    content: dict[str, RecordsByName] = {}
     for section in TABLES:
         if section in requested:
             content[section] = _by_unique_name(section, _RECORDS[section](reader))
     return content
 
 
-def _by_unique_name(section: str, records: Sequence[Record]) -> Records:
+def _by_unique_name(section: str, records: Sequence[Record]) -> RecordsByName:
     named: dict[tuple[str, ...], Record] = {}
     for record in sorted(records, key=lambda record: name_of(section, record)):
         name = name_of(section, record)
@@ -93,7 +95,7 @@ class _ContentReader:
         self._fetch = fetch
         self._catalogue = catalogue
 
-    def rows(self, collection: str) -> list[Row]:
+    def rows(self, collection: str) -> list[ContentRow]:
         return read_rows(self._fetch, collection)
 
     def names(self, collection: str, key: str = "name") -> dict[str | None, str | None]:
@@ -103,7 +105,7 @@ class _ContentReader:
             names[row["id"]] = row[key]
         return names
 
-    def record(self, collection: str, row: Row, **values: object) -> Record:
+    def record(self, collection: str, row: ContentRow, **values: object) -> Record:
         """Return a row without its references, with further values."""
         references = self._catalogue.by_many
         record: Record = {}
@@ -184,7 +186,7 @@ def _dashboards(reader: _ContentReader) -> list[Record]:
     return records
 
 
-def _panel_order(row: Row) -> tuple[object, ...]:
+def _panel_order(row: ContentRow) -> tuple[object, ...]:
     return (row["position_y"], row["position_x"], row["type"], row["name"] or "")
 
 

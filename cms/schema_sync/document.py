@@ -38,7 +38,7 @@ from cms.schema_sync.sections import (
     RELATIONS,
     STRUCTURE,
     RecordName,
-    Records,
+    RecordsByName,
     is_name,
     name_of,
 )
@@ -196,12 +196,12 @@ def _problems_of_text(record: Record, key: str, path: str) -> list[Problem]:
     return [setting_value_problem(f"{path}.{key}", "it must be a name or null", value)]
 
 
-def inconsistencies(sections: Mapping[str, Records]) -> list[Problem]:
+def inconsistencies(sections: Mapping[str, RecordsByName]) -> list[Problem]:
     """Return the problems of records with each other."""
     return _missing_owners(sections) + _lists_filled_twice(sections[RELATIONS])
 
 
-def _lists_filled_twice(relations: Records) -> list[Problem]:
+def _lists_filled_twice(relations: RecordsByName) -> list[Problem]:
     problems = []
     lists: set[tuple[object, object]] = set()
     for record in relations.values():
@@ -217,7 +217,7 @@ def _lists_filled_twice(relations: Records) -> list[Problem]:
     return problems
 
 
-def _missing_owners(sections: Mapping[str, Records]) -> list[Problem]:
+def _missing_owners(sections: Mapping[str, RecordsByName]) -> list[Problem]:
     """Return fields without their collection, and relations without their field."""
     problems = []
     for collection, field in sections[FIELDS]:
@@ -231,7 +231,7 @@ def _missing_owners(sections: Mapping[str, Records]) -> list[Problem]:
     return problems
 
 
-def _document(sections: Mapping[str, Records]) -> Document:
+def _document(sections: Mapping[str, RecordsByName]) -> Document:
     renames = []
     fields: dict[RecordName, Record] = {}
     for name, record in sections[FIELDS].items():

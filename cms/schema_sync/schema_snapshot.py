@@ -17,7 +17,14 @@ from cms.schema.records import (
     requested_field_record,
 )
 from cms.schema_sync.content import read_content
-from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, STRUCTURE, Records, by_name
+from cms.schema_sync.sections import (
+    COLLECTIONS,
+    FIELDS,
+    RELATIONS,
+    STRUCTURE,
+    RecordsByName,
+    by_name,
+)
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.store import Store, require_admin
@@ -30,7 +37,7 @@ VENDOR = "postgres"
 class SchemaSnapshot:
     """The records of each section, by name and in the order of their names, without ids."""
 
-    sections: Mapping[str, Records]
+    sections: Mapping[str, RecordsByName]
 
     @property
     def structure(self) -> SchemaSnapshot:

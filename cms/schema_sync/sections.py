@@ -42,7 +42,7 @@ NO_NAME = "it must be a name"
 RecordName = tuple[str, ...]
 """The values of the members that name a record."""
 
-Records = Mapping[RecordName, Record]
+RecordsByName = Mapping[RecordName, Record]
 
 
 def is_name(section: str, key: str, value: object) -> bool:

@@ -92,9 +92,9 @@ def refusal_of_stale(stale: Stale) -> Refused:
     # The messages of a server may be in any language, but they all name the missing table.
     if "system_" in str(stale):
         return unavailable("database", NOT_MIGRATED)
-    return unsettled_structure()
+    return changing_structure()
 
 
-def unsettled_structure() -> Refused:
+def changing_structure() -> Refused:
     """Return SERVICE_UNAVAILABLE for a structure that has changed during all attempts."""
     return unavailable("database", "Its structure does not come to rest")

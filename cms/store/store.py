@@ -43,7 +43,7 @@ from cms.store.identity import Identity
 from cms.store.json_path_record import JsonPathRecord
 from cms.store.payload_filter import PayloadFilter, no_filter
 from cms.store.recent_writers import RecentWriters
-from cms.store.refusals import unsettled_structure, with_inquiry
+from cms.store.refusals import changing_structure, with_inquiry
 from cms.store.replica import Behind, Replica
 from cms.store.snapshot import Snapshot, Snapshots, snapshot_at
 from cms.store.write_plan import TransactionWork, WritePlan, transaction_plan
@@ -230,7 +230,7 @@ class Store:
                 if is_final:
                     raise
             self.snapshots.refresh(snapshot)
-        raise unsettled_structure()
+        raise changing_structure()
 
     def _write(
         self, identity: Identity, plan: Callable[[RequestContext], WritePlan[T]], snapshot: Snapshot

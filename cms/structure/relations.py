@@ -223,7 +223,7 @@ def _ensure_index(
 
 
 def _save(transaction: Transaction, definition: RelationDefinition) -> None:
-    # A record that said nothing of the other side would be that of a many-to-any relation.
+    # A record without the other side would be that of a many-to-any relation.
     changes = {**definition.meta, "one_collection": definition.related}
     metadata.save_relation_record(transaction, definition.collection, definition.field, changes)
 

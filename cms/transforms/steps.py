@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from cms.errors import Problem, Refused
+from cms.text_shapes import WHOLE_NUMBER
 
 MAX_STEPS = 5
 MAX_SIGMA = 100.0
@@ -146,8 +147,7 @@ def require_integer(value: object, name: str, *, minimum: int, maximum: int) -> 
 
     Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION, as all of these do.
     """
-    # Python would also read signs, underscores and digits of other scripts.
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+    if isinstance(value, str) and WHOLE_NUMBER.fullmatch(value):
         value = int(value)
     # To Python true and false are whole numbers.
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:

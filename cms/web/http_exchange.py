@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cms.web")
 
-Headers = Sequence[tuple[str, str]]
+AnswerHeaders = Sequence[tuple[str, str]]
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
 
 _BODILESS = ("1", "204", "304")  # how statuses begin whose answers have no body
@@ -105,10 +105,10 @@ class HttpExchange:
     def _answer(self) -> None:
         """Call the application and send its answer."""
         # A list, as PEP 3333 lets an application replace its answer until the head is sent.
-        started: list[tuple[str, Headers]] = []
+        started: list[tuple[str, AnswerHeaders]] = []
 
         def start_response(
-            status: str, headers: Headers, exc_info: ExcInfo | None = None
+            status: str, headers: AnswerHeaders, exc_info: ExcInfo | None = None
         ) -> Callable[[bytes], None]:
             # PEP 3333: an answer whose head has been sent cannot be replaced by an error.
             if exc_info and self._head is not None:
@@ -124,7 +124,7 @@ class HttpExchange:
             if close:
                 close()
 
-    def _send(self, started: list[tuple[str, Headers]], content: Iterable[bytes]) -> None:
+    def _send(self, started: list[tuple[str, AnswerHeaders]], content: Iterable[bytes]) -> None:
         # The body was cut off: what the application has made of the rest is not sent.
         if self._connection.refusal:
             self._refuse(self._connection.refusal)
@@ -133,7 +133,7 @@ class HttpExchange:
         else:
             self._send_stream(started, content)
 
-    def _send_whole(self, status: str, headers: Headers, content: bytes) -> None:
+    def _send_whole(self, status: str, headers: AnswerHeaders, content: bytes) -> None:
         head = self._head_of(status, headers, size=len(content))
         has_no_body = status.startswith(_BODILESS) or self._environ["REQUEST_METHOD"] == "HEAD"
         self._head = head
@@ -148,7 +148,9 @@ class HttpExchange:
             # In one piece: a short answer is one call of the system and one packet.
             connection.output.write(head + content)
 
-    def _send_stream(self, started: list[tuple[str, Headers]], content: Iterable[bytes]) -> None:
+    def _send_stream(
+        self, started: list[tuple[str, AnswerHeaders]], content: Iterable[bytes]
+    ) -> None:
         """Send chunks as they come, at the pace of the client."""
         sent = 0
         chunked = False
@@ -175,7 +177,7 @@ class HttpExchange:
         if chunked:
             self._connection.output.write(b"0\r\n\r\n")
 
-    def _head_of(self, status: str, headers: Headers, *, size: int | None) -> bytes:
+    def _head_of(self, status: str, headers: AnswerHeaders, *, size: int | None) -> bytes:
         """Return the head of the answer; `size` is that of a complete body.
 
         Raises ValueError for a header with a line break.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,13 +12,22 @@ from cms.structure import indexes
 from tests.api.nesting import make_relations
 from tests.client import Client
 from tests.index_building import WORKER, run
-from tests.things import Stage, Table
+from tests.things import Stage, Table, staged
 
 
 @pytest.fixture(scope="module")
 def nested_collections(stage: Stage) -> None:
     """The collections of `tests.api.nesting`, with every kind of relation."""
     make_relations(stage.admin)
+
+
+@pytest.fixture(scope="module")
+def other_stage(
+    stage_settings: Config, make_database: Callable[..., str], template: str
+) -> Iterator[Stage]:
+    """A second installation with nothing but its administrator."""
+    with staged(stage_settings, make_database, template) as stage:
+        yield stage
 
 
 @pytest.fixture

@@ -58,6 +58,12 @@ def make_relations(admin: Client) -> None:
     make_collections(admin, COLLECTIONS, RELATIONS)
 
 
+def add_post(admin: Client, **values: object) -> int:
+    """Create a post, and return its key."""
+    key: int = admin.post("/items/posts", {"title": "p", **values}).data["id"]
+    return key
+
+
 def item(admin: Client, path: str, fields: str) -> Any:
     return admin.get(f"/items/{path}?fields={fields}").data
 

@@ -12,7 +12,7 @@ from tests.things import Json, Stage, field, table
 
 
 @pytest.fixture(scope="module", autouse=True)
-def circle(admin: Client) -> None:
+def cycle(admin: Client) -> None:
     key = field("id", "uuid", is_primary_key=True)
     fields = {
         "teams": [key, field("name", "string"), field("captain", "uuid"), field("above", "uuid")],
@@ -144,7 +144,7 @@ def test_items_of_an_array_point_to_each_other_whatever_fields_they_name(admin: 
     )
 
 
-def test_where_the_column_takes_no_null_there_is_no_circle(stage: Stage, admin: Client) -> None:
+def test_where_the_column_takes_no_null_there_is_no_cycle(stage: Stage, admin: Client) -> None:
     team = str(uuid4())
     before = stage.value("SELECT count(*) FROM system_activity")
     answer = admin.post(
@@ -176,7 +176,7 @@ def test_a_conflict_of_deferred_keys_is_reported_with_its_place(
     assert fault["path"] == ["captain"]
 
 
-def test_rules_hold_for_what_the_circle_has_become(stage: Stage, host: str) -> None:
+def test_rules_hold_for_what_the_cycle_has_become(stage: Stage, host: str) -> None:
     inside = {"permissions": {"team": {"_nnull": True}}}
     coach = member(
         stage,
@@ -193,7 +193,7 @@ def test_rules_hold_for_what_the_circle_has_become(stage: Stage, host: str) -> N
     assert created == {"captain": {"team": team}}
 
 
-def test_without_a_circle_nothing_is_written_twice(admin: Client, host: str) -> None:
+def test_without_a_cycle_nothing_is_written_twice(admin: Client, host: str) -> None:
     team, above, player = (str(uuid4()) for _ in range(3))
     sent = {
         "id": team,

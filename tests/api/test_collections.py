@@ -1,4 +1,4 @@
-"""/collections: tables, folders, singletons and what is said about them."""
+"""/collections: tables, folders, singletons and their settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that is wrong with one request is told in one answer, one entry for each problem."""
+"""All that is wrong with one request is reported in one answer, one entry for each problem."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ def test_unknown_parameters_of_a_change_by_query(things: Table) -> None:
 
 
 @pytest.mark.release
-def test_of_thousands_of_faults_in_a_body_the_first_hundred_are_told(stage: Stage) -> None:
+def test_of_thousands_of_faults_in_a_body_the_first_hundred_are_reported(stage: Stage) -> None:
     """What an enum takes is repeated in each of them: a small body must
     not come to an answer of gigabytes.
     """

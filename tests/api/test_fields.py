@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.client import Client
-from tests.things import Json, Table, field, filled_template, table
+from tests.things import Json, Table, add_field, field, filled_template, table
 
 _numbers = itertools.count()
 
@@ -86,12 +86,8 @@ def name() -> str:
     return f"f_{next(_numbers)}"
 
 
-def add(api: Client, name: str, type_name: str, **more: object) -> Any:
-    return api.post("/fields/things", {"field": name, "type": type_name, **more}).data
-
-
 def test_a_field_is_a_column_from_the_next_request_on(api: Client) -> None:
-    record = add(api, "title", "string", meta={"interface": "input", "width": "half"})
+    record = add_field(api, "title", "string", meta={"interface": "input", "width": "half"})
     assert record["schema"]["data_type"] == "character varying(255)"
     assert record["schema"]["is_nullable"]
     assert (record["meta"]["interface"], record["meta"]["width"]) == ("input", "half")
@@ -100,7 +96,7 @@ def test_a_field_is_a_column_from_the_next_request_on(api: Client) -> None:
 
 
 def test_every_documented_key_is_answered(api: Client) -> None:
-    record = add(api, "title", "string")
+    record = add_field(api, "title", "string")
     assert record.keys() == {"collection", "field", "type", "meta", "schema"}
     meta = """id collection field special interface options display display_options readonly hidden
     required sort width
@@ -126,7 +122,7 @@ def test_each_type_reads_back_as_itself(types: Table, type_name: str) -> None:
 def test_a_default_reads_back_as_a_value_of_its_type(
     admin: Client, name: str, type_name: str, sent: Any, read: Any
 ) -> None:
-    record = add(admin, name, type_name, schema={"default_value": sent})
+    record = add_field(admin, name, type_name, schema={"default_value": sent})
     assert record["type"] == ("datetime" if type_name == "dateTime" else type_name)
     assert record["schema"]["default_value"] == read
     again = admin.patch(f"/fields/things/{name}", {"schema": {"default_value": read}}).data
@@ -192,13 +188,15 @@ def test_what_does_not_fit_a_type_is_refused_and_adds_nothing(
 
 
 def test_lengths_precisions_and_constraints_are_kept(api: Client) -> None:
-    schema = add(
+    schema = add_field(
         api, "a", "string", schema={"max_length": 3, "is_unique": True, "comment": "50 %"}
     )["schema"]
     assert (schema["max_length"], schema["is_unique"], schema["comment"]) == (3, True, "50 %")
-    schema = add(api, "b", "decimal", schema={"numeric_precision": 5, "numeric_scale": 2})["schema"]
+    schema = add_field(api, "b", "decimal", schema={"numeric_precision": 5, "numeric_scale": 2})[
+        "schema"
+    ]
     assert (schema["numeric_precision"], schema["numeric_scale"]) == (5, 2)
-    schema = add(
+    schema = add_field(
         api,
         "c",
         "integer",
@@ -224,7 +222,7 @@ def test_a_geometry_without_postgis_is_refused_with_the_reason(
 
 
 def test_an_alias_has_no_column(api: Client) -> None:
-    record = add(api, "divider", "alias", meta={"interface": "divider"})
+    record = add_field(api, "divider", "alias", meta={"interface": "divider"})
     assert record["schema"] is None
     assert record["meta"]["special"] == ["alias", "no-data"]
     assert api.get("/items/things/1").data == {"id": 1}
@@ -234,7 +232,7 @@ def test_an_alias_has_no_column(api: Client) -> None:
 
 
 def test_an_alias_stays_one(api: Client) -> None:
-    add(api, "divider", "alias")
+    add_field(api, "divider", "alias")
     for special in (None, [], ["cast-json"]):
         answer = api.patch("/fields/things/divider", {"meta": {"special": special}})
         assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
@@ -253,7 +251,9 @@ def test_names_that_are_no_names_are_refused(admin: Client, name: object) -> Non
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["select", "order", "User", "from", "a" * 63])
 def test_names_that_sql_reserves_work(admin: Client, name: str) -> None:
-    add(admin, name, "string", schema={"is_indexed": True, "comment": "x", "default_value": "y"})
+    add_field(
+        admin, name, "string", schema={"is_indexed": True, "comment": "x", "default_value": "y"}
+    )
     assert admin.patch(f"/fields/things/{name}", {"schema": {"default_value": "z"}}).status == 200
     assert admin.post("/items/things", {}).data[name] == "z"
     assert admin.delete(f"/fields/things/{name}").status == 204
@@ -266,7 +266,7 @@ def test_types_that_are_none_are_refused(admin: Client, type_name: object) -> No
 
 
 def test_a_field_that_is_there_is_not_added_again(api: Client) -> None:
-    add(api, "a", "string")
+    add_field(api, "a", "string")
     assert api.post("/fields/things", {"field": "a", "type": "text"}).codes == ["INVALID_PAYLOAD"]
     assert api.get("/fields/things/a").data["type"] == "string"
 
@@ -280,7 +280,7 @@ def test_a_required_field_that_has_rows_without_it_is_refused(api: Client) -> No
 
 
 def test_a_field_that_holds_nulls_does_not_become_required(api: Client) -> None:
-    add(api, "a", "string")
+    add_field(api, "a", "string")
     refused = api.patch("/fields/things/a", {"schema": {"is_nullable": False}})
     assert (refused.status, refused.codes) == (400, ["CONTAINS_NULL_VALUES"])
     assert (refused.errors[0]["collection"], refused.errors[0]["field"]) == ("things", "a")
@@ -299,10 +299,10 @@ def test_a_refusal_of_the_databases_is_reported_in_its_first_line_only(api: Clie
 
 
 def test_a_dropped_field_takes_its_data_and_its_name_along(api: Client, dsn: str) -> None:
-    add(api, "a", "string")
-    add(api, "b", "string")
+    add_field(api, "a", "string")
+    add_field(api, "b", "string")
     api.patch("/collections/things", {"meta": {"sort_field": "a", "archive_field": "a"}})
-    add(api, "group", "alias", meta={"special": ["alias", "no-data", "group"]})
+    add_field(api, "group", "alias", meta={"special": ["alias", "no-data", "group"]})
     api.patch("/fields/things/b", {"meta": {"group": "group"}})
     with psycopg.connect(dsn) as connection:
         connection.execute(

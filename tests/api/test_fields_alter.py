@@ -14,7 +14,7 @@ import pytest
 from cms.structure import indexes
 from tests.client import Client
 from tests.index_building import is_indexed
-from tests.things import Table, field, filled_template, table
+from tests.things import Table, add_field, field, filled_template, table
 from tests.waiting import eventually
 
 TYPES = (
@@ -54,10 +54,6 @@ def spare(admin: Client) -> SpareFields:
     return SpareFields(table(admin, *fields), names)
 
 
-def add(api: Client, name: str, type_name: str, **more: object) -> Any:
-    return api.post("/fields/things", {"field": name, "type": type_name, **more}).data
-
-
 def change(api: Client, name: str, /, **changes: object) -> Any:
     return api.patch(f"/fields/things/{name}", changes).data
 
@@ -67,23 +63,23 @@ def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
     api: Client, dsn: str
 ) -> None:
     for type_name in TYPES.split():
-        add(api, f"plain_{type_name}", type_name)
-    add(
+        add_field(api, f"plain_{type_name}", type_name)
+    add_field(
         api,
         "a",
         "string",
         schema={"max_length": 9, "default_value": "it's", "is_unique": True, "comment": "c"},
     )
     numbers = {"numeric_precision": 5, "numeric_scale": 2, "default_value": 1.50}
-    add(api, "b", "decimal", schema=numbers)
-    add(
+    add_field(api, "b", "decimal", schema=numbers)
+    add_field(
         api,
         "c",
         "timestamp",
         schema={"default_value": "now()", "is_nullable": False, "is_indexed": True},
     )
-    add(api, "d", "alias", meta={"special": ["alias", "no-data"], "options": {"a": 1}})
-    add(
+    add_field(api, "d", "alias", meta={"special": ["alias", "no-data"], "options": {"a": 1}})
+    add_field(
         api,
         "e",
         "json",
@@ -108,13 +104,13 @@ def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
 
 
 def test_settings_change_and_what_is_not_sent_stays(api: Client) -> None:
-    add(api, "a", "string", meta={"note": "first", "interface": "input"})
+    add_field(api, "a", "string", meta={"note": "first", "interface": "input"})
     meta = change(api, "a", meta={"note": "second", "required": True})["meta"]
     assert (meta["note"], meta["interface"], meta["required"]) == ("second", "input", True)
 
 
 def test_several_fields_change_together_or_not_at_all(api: Client) -> None:
-    add(api, "a", "string"), add(api, "b", "string")
+    add_field(api, "a", "string"), add_field(api, "b", "string")
     changed = [
         {"field": "b", "meta": {"sort": 1}},
         {"field": "a", "meta": {"sort": 2}, "schema": {"max_length": 9}},
@@ -214,20 +210,20 @@ def test_a_change_that_would_lose_or_break_a_value_is_refused_whole(
 
 
 def test_a_default_follows_a_change_of_type(api: Client) -> None:
-    add(api, "a", "integer", schema={"default_value": 5})
+    add_field(api, "a", "integer", schema={"default_value": 5})
     assert change(api, "a", type="string")["schema"]["default_value"] == "5"
     schema = change(api, "a", type="integer", schema={"default_value": 6})["schema"]
     assert schema["default_value"] == 6
-    add(api, "b", "date", schema={"default_value": "now()"})
+    add_field(api, "b", "date", schema={"default_value": "now()"})
     assert change(api, "b", type="timestamp")["schema"]["default_value"] == "now()"
-    add(api, "c", "string", schema={"default_value": "x", "max_length": 5})
+    add_field(api, "c", "string", schema={"default_value": "x", "max_length": 5})
     schema = change(api, "c", schema={"max_length": 9})["schema"]
     assert (schema["default_value"], schema["max_length"]) == ("x", 9)
     assert api.patch("/fields/things/c", {"type": "integer"}).status == 400
 
 
 def test_an_expression_of_the_databases_is_never_taken_for_a_value(api: Client, dsn: str) -> None:
-    add(api, "a", "string")
+    add_field(api, "a", "string")
     with psycopg.connect(dsn) as connection:
         connection.execute("ALTER TABLE things ALTER COLUMN a SET DEFAULT 'x'::text || 'y'::text")
     api.post("/utils/cache/clear")
@@ -240,7 +236,7 @@ def test_an_expression_of_the_databases_is_never_taken_for_a_value(api: Client, 
 
 
 def test_constraints_come_and_go(api: Client) -> None:
-    add(api, "a", "string")
+    add_field(api, "a", "string")
     for key, value in (
         ("is_nullable", False),
         ("is_nullable", True),
@@ -258,7 +254,7 @@ def test_constraints_come_and_go(api: Client) -> None:
 
 
 def test_a_field_with_equal_values_does_not_become_unique(api: Client) -> None:
-    add(api, "a", "string")
+    add_field(api, "a", "string")
     api.post("/items/things", [{"a": "x"}, {"a": "x"}])
     answer = api.patch("/fields/things/a", {"schema": {"is_unique": True}})
     assert (answer.status, answer.codes) == (400, ["RECORD_NOT_UNIQUE"])
@@ -295,7 +291,7 @@ def test_a_large_table_gets_its_index_without_holding_up_writers(
     api: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexes, "LARGE_BYTES", 0)
-    add(api, "a", "string")
+    add_field(api, "a", "string")
     api.post("/items/things", {"a": "x"})
     with psycopg.connect(dsn) as connection:
         connection.execute("CREATE TABLE statements (query text)")
@@ -305,7 +301,7 @@ def test_a_large_table_gets_its_index_without_holding_up_writers(
         )
         connection.execute("CREATE EVENT TRIGGER seen ON ddl_command_end EXECUTE FUNCTION seen()")
     change(api, "a", schema={"is_indexed": True})
-    add(api, "b", "string", schema={"is_indexed": True})
+    add_field(api, "b", "string", schema={"is_indexed": True})
     eventually(lambda: is_indexed(api, "things", "a", "b"))
     with psycopg.connect(dsn) as connection:
         queries = [query for (query,) in connection.execute("SELECT query FROM statements")]
@@ -319,8 +315,8 @@ def test_a_large_table_gets_its_index_without_holding_up_writers(
 def test_a_renamed_field_keeps_its_data_and_everything_that_names_it_follows(
     api: Client,
 ) -> None:
-    add(api, "a", "string", meta={"note": "kept"})
-    add(api, "b", "string", meta={"group": "a"})
+    add_field(api, "a", "string", meta={"note": "kept"})
+    add_field(api, "b", "string", meta={"group": "a"})
     api.post("/items/things", {"a": "x"})
     body = {
         "sort_field": "a",
@@ -350,7 +346,7 @@ def test_the_primary_key_may_be_renamed(api: Client) -> None:
 
 
 def test_a_rename_and_another_change_happen_together(api: Client) -> None:
-    add(api, "a", "integer")
+    add_field(api, "a", "integer")
     record = change(
         api, "a", field="b", type="string", meta={"note": "n"}, schema={"is_indexed": True}
     )
@@ -378,8 +374,8 @@ def library(api: Client) -> Client:
         "/collections",
         {"collection": "authors", "schema": {}, "fields": [{"field": "name", "type": "string"}]},
     )
-    add(api, "name", "string")
-    add(api, "author", "integer")
+    add_field(api, "name", "string")
+    add_field(api, "author", "integer")
     relation = {"collection": "things", "field": "author", "related_collection": "authors"}
     assert api.post("/relations", {**relation, "meta": {"one_field": "things"}}).status == 200
     return api

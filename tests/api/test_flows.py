@@ -187,7 +187,7 @@ def test_everything_wrong_with_a_flow_is_reported_at_once(admin: Client) -> None
 def test_what_is_wrong_with_several_rows_is_reported_with_their_places(admin: Client) -> None:
     wrong = {"key": "wrong", "type": "request", "options": {}}
     # Operations of one moment are ordered by their ids.
-    circle = sorted([str(uuid4()), str(uuid4())])
+    cycle = sorted([str(uuid4()), str(uuid4())])
     flows = [
         {"name": "Fine", "trigger": "manual"},
         {
@@ -195,8 +195,8 @@ def test_what_is_wrong_with_several_rows_is_reported_with_their_places(admin: Cl
             "trigger": "webhook",
             "options": {"method": "HEAD"},
             "operations": [
-                {**LOG, "id": circle[0], "key": "one", "resolve": circle[1]},
-                {**LOG, "id": circle[1], "key": "two", "resolve": circle[0]},
+                {**LOG, "id": cycle[0], "key": "one", "resolve": cycle[1]},
+                {**LOG, "id": cycle[1], "key": "two", "resolve": cycle[0]},
                 wrong,
             ],
         },
@@ -307,7 +307,7 @@ def test_an_inactive_flow_is_checked_and_reported_where_its_nested_parts_are_wro
     assert refused.codes == ["RECORD_NOT_UNIQUE"]
 
 
-def test_changes_at_the_same_time_make_no_circle(admin: Client) -> None:
+def test_changes_at_the_same_time_make_no_cycle(admin: Client) -> None:
     for _ in range(5):
         flow = new_flow(admin)
         pair = [new_operation(admin, flow, key) for key in ("one", "two")]

@@ -212,7 +212,7 @@ def test_what_the_database_refuses_is_reported_with_the_line_of_its_row(
 
 
 @pytest.mark.release
-def test_no_more_than_a_hundred_faults_are_told_and_their_number(things: Table) -> None:
+def test_no_more_than_a_hundred_faults_are_reported_and_their_number(things: Table) -> None:
     answer = post_file(things, "name,price\n" + "a,x\n" * 12_000)
     assert len(answer.errors) == 101
     assert [error["line"] for error in answer.errors[:100]] == list(range(2, 102))

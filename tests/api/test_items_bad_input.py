@@ -1,4 +1,4 @@
-"""What bad input gets: a clear error with its code and place, nothing half done, never a 500."""
+"""What bad input gets: a clear error with its code and path, nothing half done, never a 500."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_new_items_get_the_next_places_in_the_manual_order(admin: Client) -> Non
     assert admin.post(things.path, {"rank": None}).data["rank"] is None
 
 
-def test_a_change_stamps_only_when_it_writes_anything(admin: Client) -> None:
+def test_a_change_sets_automatic_fields_only_when_it_writes_anything(admin: Client) -> None:
     me = admin.get("/users/me").data
     things = table(
         admin,

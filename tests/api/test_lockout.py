@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import psycopg
 import pytest
 
-from cms.database.connections import Database, Row, Transaction
-from cms.database.error_mapping import Deadlock
 from cms.database.statements import statement
 from cms.hashing import passwords
 from cms.hashing.passwords import Passwords
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.members import new_role
 from tests.people import PASSWORD, login, of_user, outcome, person
+from tests.statements import fail_next_transaction, record_primary_fetches
 from tests.things import Stage
 
 REFUSED = (401, ["INVALID_CREDENTIALS"])
@@ -63,17 +60,7 @@ def test_a_suspension_that_was_given_up_in_a_deadlock_is_done_again(
     email = person(stage)
     for _ in range(2):
         login(stage.anonymous, email, "wrong")
-    faults = [Deadlock("deadlock detected")]
-    transaction = Database.transaction
-
-    @contextmanager
-    def unlucky(database: Database) -> Iterator[Transaction]:
-        with transaction(database) as working:
-            yield working
-            if faults:
-                raise faults.pop()
-
-    monkeypatch.setattr(Database, "transaction", unlucky)
+    faults = fail_next_transaction(monkeypatch)
     assert outcome(login(stage.anonymous, email, "wrong")) == REFUSED
     assert faults == []
     assert of_user(stage, email, "status") == "suspended"
@@ -237,14 +224,7 @@ def test_a_hash_is_compared_once_for_everybody(
     is the same and so is the answer.
     """
     seen: list[str] = []
-    statements: list[str] = []
-    fetch = Database.fetch_primary
-
-    def recorded(database: Database, text: str, values: Sequence[object] = ()) -> list[Row]:
-        statements.append(text)
-        return fetch(database, text, values)
-
-    monkeypatch.setattr(Database, "fetch_primary", recorded)
+    statements = record_primary_fetches(monkeypatch)
     verify = passwords._verify
 
     def counted(stored: str, password: str) -> bool:

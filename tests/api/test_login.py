@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from uuid import uuid4
 
@@ -15,11 +13,10 @@ from cms.auth import accounts
 from cms.auth.tokens import access_token
 from cms.cli.setup import prepare
 from cms.config import Config
-from cms.database.connections import Database, Transaction
-from cms.database.error_mapping import Deadlock
 from cms.hashing import passwords
 from cms.hashing.passwords import Passwords
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
+from tests.statements import fail_next_transaction
 
 
 @pytest.fixture
@@ -288,17 +285,7 @@ def test_a_refresh_that_was_given_up_in_a_deadlock_is_done_again(
     anonymous: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
-    faults = [Deadlock("deadlock detected")]
-    transaction = Database.transaction
-
-    @contextmanager
-    def unlucky(database: Database) -> Iterator[Transaction]:
-        with transaction(database) as working:
-            yield working
-            if faults:
-                raise faults.pop()
-
-    monkeypatch.setattr(Database, "transaction", unlucky)
+    faults = fail_next_transaction(monkeypatch)
     assert anonymous.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]}).status == 200
     assert faults == []
 

@@ -90,7 +90,7 @@ def _value(name: str, *, sound: bool) -> st.SearchStrategy[object]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What calls have left: faults by the place of their item, rows, and history."""
+    """What calls have left: faults by the position of their item, rows, and history."""
 
     faults: list[tuple[int, Json]]
     rows: list[Json]

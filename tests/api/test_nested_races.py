@@ -229,7 +229,7 @@ def test_batches_that_come_to_the_same_rows_in_any_order_all_pass(admin: Client)
     assert with_other_status(together(work), 200) == []
 
 
-def test_writes_in_a_circle_all_pass(admin: Client) -> None:
+def test_writes_in_a_cycle_all_pass(admin: Client) -> None:
     people = [person["id"] for person in Table(admin, "people").add(*({} for _ in range(5)))]
 
     def work(client: int) -> list[Answer]:

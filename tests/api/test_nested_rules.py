@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.api.nesting import add_post
 from tests.client import Client
 from tests.members import may, member
 from tests.things import Json, Stage, field, table
@@ -11,15 +12,10 @@ from tests.things import Json, Stage, field, table
 pytestmark = pytest.mark.usefixtures("nested_collections")
 
 
-def post(admin: Client, **values: object) -> int:
-    key: int = admin.post("/items/posts", {"title": "p", **values}).data["id"]
-    return key
-
-
 def test_a_validation_sees_where_a_row_of_a_list_will_be_whatever_is_sent_for_it(
     stage: Stage,
 ) -> None:
-    posts = [post(stage.admin), post(stage.admin)]
+    posts = [add_post(stage.admin), add_post(stage.admin)]
     admin = stage.admin
     mine = {"validation": {"post": {"_eq": posts[0]}}}
     writer = member(
@@ -72,13 +68,13 @@ def test_a_row_that_leaves_a_list_is_changed_like_any_other(stage: Stage) -> Non
         admin.post("/fields/comments", field("changed", "timestamp", special="date-updated")).status
         == 200
     )
-    key = post(admin, comments=[{"text": "a"}, {"text": "b"}])
+    key = add_post(admin, comments=[{"text": "a"}, {"text": "b"}])
     ids = admin.get(f"/items/posts/{key}").data["comments"]
     keeps = may("comments", "post", action="update", validation={"post": {"_nnull": True}})
-    keeper = member(stage, may("posts", action="update"), may("posts"), keeps, may("comments"))
+    client = member(stage, may("posts", action="update"), may("posts"), keeps, may("comments"))
     changes: tuple[object, ...] = ([], {"delete": [ids[0]]})
     for change in changes:
-        answer = keeper.patch(f"/items/posts/{key}", {"comments": change})
+        answer = client.patch(f"/items/posts/{key}", {"comments": change})
         assert (answer.status, answer.codes[0], answer.errors[0]["path"]) == (
             422,
             "FAILED_VALIDATION",
@@ -98,7 +94,7 @@ def test_a_row_does_not_leave_a_list_without_which_it_may_not_be(
         admin.patch("/relations/comments/post", {"meta": {"one_deselect_action": "nullify"}}).status
         == 200
     )
-    key = post(admin, comments=[{"text": "a"}])
+    key = add_post(admin, comments=[{"text": "a"}])
     before = dict.fromkeys(meta) | ({"required": False} if "required" in meta else {})
     assert admin.patch("/fields/comments/post", {"meta": meta}).status == 200
     answer = admin.patch(f"/items/posts/{key}", {"comments": []})
@@ -110,7 +106,7 @@ def test_a_row_does_not_leave_a_list_without_which_it_may_not_be(
 
 def test_a_row_that_is_not_there_is_reported_with_its_place_to_whoever_writes(stage: Stage) -> None:
     hidden = stage.admin.post("/items/comments", {"text": "hidden"}).data["id"]
-    key = post(stage.admin)
+    key = add_post(stage.admin)
     seen = {"permissions": {"text": {"_neq": "hidden"}}}
     writer = member(
         stage,
@@ -157,8 +153,8 @@ def test_a_collection_where_many_to_any_does_not_lead_is_as_a_hidden_one_for_mem
 def test_a_key_that_names_a_row_takes_no_right_to_change_it(stage: Stage) -> None:
     unlinking = {"meta": {"one_deselect_action": "nullify"}}
     assert stage.admin.patch("/relations/comments/post", unlinking).status == 200
-    owner = post(stage.admin)
-    other = post(stage.admin)
+    owner = add_post(stage.admin)
+    other = add_post(stage.admin)
     rights = (
         may("posts"),
         may("posts", action="update"),

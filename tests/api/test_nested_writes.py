@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.nesting import count, item
+from tests.api.nesting import add_post, count, item
 from tests.client import Client
 from tests.statements import counted_in_transactions
 from tests.things import Json, Stage
@@ -14,15 +14,10 @@ pytestmark = pytest.mark.usefixtures("nested_collections")
 NOTE = "3d6f0a52-3b1e-4d6e-9f6e-0a2b6c1d9e77"
 
 
-def post(admin: Client, **values: object) -> int:
-    key: int = admin.post("/items/posts", {"title": "p", **values}).data["id"]
-    return key
-
-
 def refused(
     admin: Client, path: str, body: object, *, method: str = "PATCH"
 ) -> list[tuple[str, object]]:
-    """Send what is refused, and return what is told: code and path of each fault."""
+    """Send what is refused, and return code and path of each fault."""
     answer = admin.send(method, path, body)
     assert 400 <= answer.status < 500, answer.text
     return [(fault["code"], fault.get("path")) for fault in answer.errors]
@@ -55,7 +50,7 @@ def test_an_object_with_a_key_that_is_not_there_is_created_with_it(admin: Client
 
 def test_a_key_and_null_are_what_they_always_were(admin: Client) -> None:
     key = admin.post("/items/people", {"name": "Cy"}).data["id"]
-    post_key = post(admin, author=key)
+    post_key = add_post(admin, author=key)
     assert item(admin, f"posts/{post_key}", "author") == {"author": key}
     assert admin.patch(f"/items/posts/{post_key}", {"author": None}).data["author"] is None
 
@@ -89,7 +84,7 @@ def test_self_relations_go_up_and_down(admin: Client) -> None:
 
 
 def test_an_array_is_the_whole_new_state(admin: Client) -> None:
-    key = post(admin, comments=[{"text": "a"}, {"text": "b"}, {"text": "c"}])
+    key = add_post(admin, comments=[{"text": "a"}, {"text": "b"}, {"text": "c"}])
     a, b, c = (comment["id"] for comment in item(admin, f"posts/{key}", "comments.id")["comments"])
     changed = admin.patch(
         f"/items/posts/{key}?fields=comments.id,comments.text",
@@ -112,7 +107,7 @@ def test_what_is_left_out_is_unlinked_where_the_relation_says_so(admin: Client) 
 
 
 def test_changes_create_update_and_delete(admin: Client) -> None:
-    key = post(admin, comments=[{"text": "a"}, {"text": "b"}, {"text": "c"}])
+    key = add_post(admin, comments=[{"text": "a"}, {"text": "b"}, {"text": "c"}])
     a, b, c = item(admin, f"posts/{key}", "comments")["comments"]
     changes = {"create": [{"text": "d"}], "update": [{"id": a, "text": "A"}], "delete": [b]}
     changed = admin.patch(f"/items/posts/{key}?fields=comments.text", {"comments": changes}).data
@@ -121,8 +116,8 @@ def test_changes_create_update_and_delete(admin: Client) -> None:
 
 
 def test_update_may_bring_a_row_over(admin: Client) -> None:
-    here = post(admin, comments=[{"text": "a"}])
-    there = post(admin)
+    here = add_post(admin, comments=[{"text": "a"}])
+    there = add_post(admin)
     (comment,) = item(admin, f"posts/{here}", "comments")["comments"]
     moved = admin.patch(f"/items/posts/{there}", {"comments": {"update": [{"id": comment}]}}).data
     assert moved["comments"] == [comment]
@@ -134,7 +129,7 @@ def test_update_may_bring_a_row_over(admin: Client) -> None:
 
 @pytest.mark.parametrize("word", ["delete", "update"])
 def test_what_is_not_there_refuses_the_whole_write(admin: Client, word: str) -> None:
-    key = post(admin)
+    key = add_post(admin)
     before = count(admin, "comments")
     changes: Json = {
         "create": [{"text": "x"}],
@@ -147,8 +142,8 @@ def test_what_is_not_there_refuses_the_whole_write(admin: Client, word: str) -> 
 
 
 def test_delete_names_rows_of_this_list_only(admin: Client) -> None:
-    here = post(admin, comments=[{"text": "a"}])
-    there = post(admin)
+    here = add_post(admin, comments=[{"text": "a"}])
+    there = add_post(admin)
     comments = item(admin, f"posts/{here}", "comments")["comments"]
     body = {"title": "changed", "comments": {"delete": comments}}
     assert refused(admin, f"/items/posts/{there}", body) == [
@@ -165,14 +160,14 @@ def test_an_unknown_key_in_an_array_is_refused(admin: Client) -> None:
 
 
 def test_unlinking_from_a_column_that_takes_no_null_is_refused(admin: Client) -> None:
-    key = post(admin, steps=[{"text": "a"}, {"text": "b"}])
+    key = add_post(admin, steps=[{"text": "a"}, {"text": "b"}])
     problems = refused(admin, f"/items/posts/{key}", {"steps": []})
     assert problems == [("INVALID_PAYLOAD", ["steps"])]
     assert len(item(admin, f"posts/{key}", "steps")["steps"]) == 2
 
 
 def test_a_place_in_the_array_is_a_place_in_the_order(admin: Client) -> None:
-    key = post(admin, steps=[{"text": "a"}, {"text": "b"}, {"text": "c", "place": 9}])
+    key = add_post(admin, steps=[{"text": "a"}, {"text": "b"}, {"text": "c", "place": 9}])
     steps = item(admin, f"posts/{key}", "steps.id,steps.place")["steps"]
     assert [step["place"] for step in steps] == [1, 2, 9]
     a, b, c = (step["id"] for step in steps)
@@ -205,13 +200,13 @@ def test_a_place_in_the_array_is_a_place_in_the_order(admin: Client) -> None:
 def test_a_wrong_value_of_a_to_many_field_is_reported_with_its_path(
     admin: Client, value: object, path: object
 ) -> None:
-    key = post(admin)
+    key = add_post(admin)
     assert ("INVALID_PAYLOAD", path) in refused(admin, f"/items/posts/{key}", {"comments": value})
     assert item(admin, f"posts/{key}", "comments") == {"comments": []}
 
 
 def test_the_same_row_twice_is_refused(admin: Client) -> None:
-    key = post(admin, comments=[{"text": "a"}])
+    key = add_post(admin, comments=[{"text": "a"}])
     (comment,) = item(admin, f"posts/{key}", "comments")["comments"]
     for value, path in (
         ([comment, comment], ["comments", 1]),
@@ -350,7 +345,7 @@ def test_it_goes_ten_relations_deep_and_no_deeper(admin: Client) -> None:
 
 
 def test_several_items_get_related_items_of_their_own_by_keys(admin: Client) -> None:
-    keys = [post(admin), post(admin)]
+    keys = [add_post(admin), add_post(admin)]
     changed = admin.patch(
         "/items/posts?fields=comments.text",
         {"keys": keys, "data": {"comments": [{"text": "each"}]}},
@@ -359,8 +354,8 @@ def test_several_items_get_related_items_of_their_own_by_keys(admin: Client) -> 
 
 
 def test_an_array_of_items_with_keys_takes_related_items(admin: Client) -> None:
-    one = post(admin, comments=[{"text": "a"}])
-    two = post(admin, comments=[{"text": "b"}])
+    one = add_post(admin, comments=[{"text": "a"}])
+    two = add_post(admin, comments=[{"text": "b"}])
     sent = [{"id": two, "comments": [{"text": "B"}]}, {"id": one, "author": {"name": "Gil"}}]
     changed = admin.patch("/items/posts?fields=author.name,comments.text", sent).data
     assert changed == [
@@ -370,7 +365,7 @@ def test_an_array_of_items_with_keys_takes_related_items(admin: Client) -> None:
 
 
 def test_a_write_of_lists_only_does_not_stamp_the_item(admin: Client) -> None:
-    key = post(admin)
+    key = add_post(admin)
     assert admin.patch(f"/items/posts/{key}", {"comments": [{"text": "a"}]}).data["changed"] is None
     assert admin.patch(f"/items/posts/{key}", {}).data["changed"] is None
     assert admin.patch(f"/items/posts/{key}", {"author": {"name": "Hal"}}).data["changed"] > "2020"
@@ -402,7 +397,7 @@ def test_a_thousand_tags_are_a_handful_of_statements(
 # Tables of the users' own
 
 
-def test_circles_are_written_where_the_columns_allow_it(admin: Client) -> None:
+def test_cycles_are_written_where_the_columns_allow_it(admin: Client) -> None:
     key = admin.post("/items/people", {"name": "snake"}).data["id"]
     sent = {"boss": {"name": "tail", "boss": key}}
     changed = admin.patch(f"/items/people/{key}?fields=boss.name,boss.boss.name", sent).data
@@ -438,7 +433,7 @@ def test_a_relation_may_point_to_another_unique_column(stage: Stage, admin: Clie
 def test_a_junction_whose_pairs_are_unique_can_be_filled_anew(stage: Stage, admin: Client) -> None:
     stage.execute("CREATE UNIQUE INDEX pairs ON posts_tags (posts_id, tags_id)")
     tag = admin.post("/items/tags", {"name": "pair"}).data["id"]
-    key = post(admin, tags=[{"tags_id": tag}])
+    key = add_post(admin, tags=[{"tags_id": tag}])
     changed = admin.patch(
         f"/items/posts/{key}?fields=tags.tags_id", {"tags": [{"tags_id": tag}]}
     ).data

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Barrier
 
 import pytest
 
 from cms.app import create_app
 from cms.auth import factors
 from cms.config import Config
-from cms.database.connections import Database, Row, standalone_transaction
+from cms.database.connections import standalone_transaction
 from cms.database.statements import statement
 from cms.hashing import passwords
 from cms.hashing.hash_parameters import HashParameters
 from cms.hashing.passwords import Passwords
 from tests.client import Client
-from tests.people import PASSWORD, QUICK, Outbox, login, of_user, outcome, person
+from tests.people import (
+    PASSWORD,
+    QUICK,
+    Outbox,
+    hash_again_together,
+    login,
+    of_user,
+    outcome,
+    person,
+)
+from tests.statements import record_primary_fetches
 from tests.things import Stage, admin_token
 
 OLDER = HashParameters(2, 16, 2)
@@ -57,15 +66,8 @@ def test_whoever_is_refused_costs_the_same_comparisons_and_statements(
     stage: Stage, client: Client, compared: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the account, also where the password is right and the answer does not tell it."""
-    statements: list[str] = []
-    fetch = Database.fetch_primary
-
-    def recorded(database: Database, text: str, values: Sequence[object] = ()) -> list[Row]:
-        statements.append(text)
-        return fetch(database, text, values)
-
     login(client, "somebody@example.com")  # the first login looks for other parameters
-    monkeypatch.setattr(Database, "fetch_primary", recorded)
+    statements = record_primary_fetches(monkeypatch)
     attempts = [("nobody@example.com", "wrong")]
     attempts += [(make(stage), "wrong") for make in (person, with_older)]
     for columns in (
@@ -115,14 +117,7 @@ def test_a_second_registration_takes_the_time_of_the_first(
 def test_stored_hashes_are_looked_through_once_a_process(
     stage: Stage, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    statements: list[str] = []
-    fetch = Database.fetch_primary
-
-    def recorded(database: Database, text: str, values: Sequence[object] = ()) -> list[Row]:
-        statements.append(text)
-        return fetch(database, text, values)
-
-    monkeypatch.setattr(Database, "fetch_primary", recorded)
+    statements = record_primary_fetches(monkeypatch)
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda n: login(client, f"nobody{n}@example.com"), range(8)))
     assert statements.count(statement("find_other_hash_prefixes")) == 1
@@ -171,16 +166,7 @@ def test_of_two_logins_at_once_both_succeed(
     codes = ["code-one", "code-two"]
     with standalone_transaction(stage.dsn) as transaction:
         factors.store_recovery_codes(transaction, str(of_user(stage, email, "id")), codes)
-    both_have_read = Barrier(2)
-    rehashed = Passwords.rehashed
-
-    def slowly(own: Passwords, stored: str, password: str) -> str | None:
-        made = rehashed(own, stored, password)
-        if made:
-            both_have_read.wait(timeout=30)
-        return made
-
-    monkeypatch.setattr(Passwords, "rehashed", slowly)
+    hash_again_together(monkeypatch)
     with ThreadPoolExecutor(2) as threads:
         answers = list(threads.map(lambda code: login(client, email, otp=code), codes))
     assert [answer.status for answer in answers] == [200, 200], answers

@@ -1,5 +1,5 @@
 """/users, /roles, /permissions and /settings: written as items are,
-under the eyes of their keepers.
+with the checks of their hooks.
 """
 
 from __future__ import annotations

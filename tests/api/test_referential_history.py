@@ -158,7 +158,7 @@ def test_what_hangs_on_a_branch_of_a_tree_goes_once(stage: Stage, admin: Client)
     ]
 
 
-def test_rows_in_a_circle_go_once(stage: Stage, admin: Client) -> None:
+def test_rows_in_a_cycle_go_once(stage: Stage, admin: Client) -> None:
     sql = (
         "CREATE TABLE {0} (id integer PRIMARY KEY, best integer);"
         "CREATE TABLE {1} (id integer PRIMARY KEY, up integer REFERENCES {0} ON DELETE CASCADE,"
@@ -328,7 +328,7 @@ def test_it_takes_no_right_and_tells_nothing(stage: Stage, admin: Client) -> Non
     assert len(deletions(admin, last)) == 1
 
 
-def test_stamps_stay_as_the_database_leaves_them(stage: Stage, admin: Client) -> None:
+def test_automatic_fields_stay_as_the_database_leaves_them(stage: Stage, admin: Client) -> None:
     above, below, *_ = tables(
         stage,
         TWO

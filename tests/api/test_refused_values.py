@@ -1,4 +1,4 @@
-"""What only the database minds is told with the field and the value that was sent."""
+"""What only the database refuses is reported with the field and the value that was sent."""
 
 from __future__ import annotations
 

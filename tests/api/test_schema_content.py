@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import pytest
 
-from cms.config import Config
 from tests.api.snapshots import snapshot
 from tests.client import Answer, Client
-from tests.things import Json, Stage, make_collections, staged
+from tests.things import Json, Stage, make_collections
 
 ALL = "roles,permissions,flows,dashboards,settings"
 CONTENT = ALL.split(",")
-
-
-@pytest.fixture(scope="module")
-def other(
-    stage_settings: Config, make_database: Callable[..., str], template: str
-) -> Iterator[Stage]:
-    """An installation with nothing but its administrator."""
-    with staged(stage_settings, make_database, template) as stage:
-        yield stage
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -106,15 +96,15 @@ def test_only_what_is_asked_for_is_in_it(admin: Client) -> None:
     assert admin.get("/schema/snapshot", include="users").status == 400
 
 
-def test_another_installation_gets_the_same_content(admin: Client, other: Stage) -> None:
+def test_another_installation_gets_the_same_content(admin: Client, other_stage: Stage) -> None:
     document = snapshot(admin, include=ALL)
     assert admin.post("/schema/diff", document).status == 204
-    diff = other.admin.post("/schema/diff", document).data
+    diff = other_stage.admin.post("/schema/diff", document).data
     for _ in range(2):
-        answer = other.admin.post("/schema/apply", diff)
+        answer = other_stage.admin.post("/schema/apply", diff)
         assert answer.status == 204, answer.text
-        assert snapshot(other.admin, include=ALL) == document
-    assert other.admin.post("/schema/diff", document).status == 204
+        assert snapshot(other_stage.admin, include=ALL) == document
+    assert other_stage.admin.post("/schema/diff", document).status == 204
 
 
 CHANGES: list[Callable[[Json], object]] = [

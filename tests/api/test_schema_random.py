@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from itertools import zip_longest
 from random import Random
 
 import pytest
 
-from cms.config import Config
 from cms.schema_sync.differences import differences
 from tests.api.snapshots import snapshot
 from tests.client import Client
 from tests.structures import Json, make_structure
-from tests.things import Stage, staged
+from tests.things import Stage
 
 SEEDS = range(6)
-
-
-@pytest.fixture(scope="module")
-def other(
-    stage_settings: Config, make_database: Callable[..., str], template: str
-) -> Iterator[Stage]:
-    with staged(stage_settings, make_database, template) as stage:
-        yield stage
 
 
 def gap(client: Client, target: Json) -> list[Json]:
@@ -56,7 +47,7 @@ def lead(client: Client, target: Json) -> None:
 @pytest.mark.release
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_diff_of_two_structures_leads_from_one_to_the_other(
-    stage: Stage, other: Stage, seed: int
+    stage: Stage, other_stage: Stage, seed: int
 ) -> None:
     random = Random(seed)
     empty = {**snapshot(stage.admin), "collections": [], "fields": [], "relations": []}
@@ -67,4 +58,4 @@ def test_every_diff_of_two_structures_leads_from_one_to_the_other(
     make_structure(stage.admin, random)
     two = snapshot(stage.admin)
     for target in (empty, one, two, one, empty):
-        lead(other.admin, target)
+        lead(other_stage.admin, target)

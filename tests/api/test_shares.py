@@ -13,7 +13,7 @@ from cms.hashing.passwords import Passwords
 from cms.processes import wait_slots
 from tests.client import Answer
 from tests.members import may, member_of, new_role
-from tests.people import QUICK, Outbox, outcome
+from tests.people import QUICK, Outbox, hash_again_together, outcome
 from tests.sharing import Magazine
 
 Json = dict[str, Any]
@@ -191,16 +191,7 @@ def test_a_password_hashed_by_older_parameters_is_hashed_again_by_a_use(
     share = mag.share(password="open sesame")
     older = Passwords(HashParameters(2, 16, 2)).hashed("open sesame")
     set_share(mag, share, f"password = '{older}'")
-    both_have_read = Barrier(2)
-    rehashed = Passwords.rehashed
-
-    def slowly(own: Passwords, stored: str, password: str) -> str | None:
-        made = rehashed(own, stored, password)
-        if made:
-            both_have_read.wait(timeout=30)
-        return made
-
-    monkeypatch.setattr(Passwords, "rehashed", slowly)
+    hash_again_together(monkeypatch)
     with ThreadPoolExecutor(2) as threads:
         answers = list(threads.map(lambda _: mag.use(share, "open sesame"), range(2)))
     assert [answer.status for answer in answers] == [200, 200]

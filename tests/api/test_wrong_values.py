@@ -1,4 +1,4 @@
-"""What is wrong with accounts, files, structure and calls is told with
+"""What is wrong with accounts, files, structure and calls is reported with
 its value, and all of it together.
 """
 

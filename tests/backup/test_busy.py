@@ -120,7 +120,7 @@ def test_a_deadlock_between_a_backup_and_a_change_of_structure_is_a_reason_to_be
 
     def change() -> None:
         with psycopg.connect(living.dsn) as connection:
-            # Only the backup looks for circles.
+            # Only the backup looks for cycles.
             connection.execute("SET deadlock_timeout = '1h'")
             connection.execute("LOCK TABLE topics")
             has_locked.set()

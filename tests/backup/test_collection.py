@@ -54,7 +54,7 @@ def test_rows_that_name_each_other_and_generated_values_come_back(
     assert rows_of(living.dsn)["hard"] == before
 
 
-def test_what_rows_name_and_is_not_there_is_told_and_nothing_changes(
+def test_what_rows_name_and_is_not_there_is_reported_and_nothing_changes(
     living: Installation, archive: Path
 ) -> None:
     execute(

@@ -106,7 +106,7 @@ def test_members_come_out_as_they_went_in() -> None:
     assert unpack(b"".join(chunks)) == contents
 
 
-def test_a_member_of_another_size_than_it_said_fails() -> None:
+def test_a_member_of_another_size_than_announced_fails() -> None:
     with pytest.raises(BackupError, match="has 2 bytes instead of 3"):
         list(packed([Member("file", 3, [b"ab"])]))
 

@@ -34,7 +34,7 @@ def test_a_password_is_in_the_environment_and_not_on_the_command_line(tmp_path: 
     assert address_without_password("postgresql://cms@db/x")[1] is None
 
 
-def test_a_failure_of_pg_dump_is_told_in_its_words(tmp_path: Path) -> None:
+def test_a_failure_of_pg_dump_is_reported_in_its_words(tmp_path: Path) -> None:
     program = tmp_path / "pg_dump"
     program.write_text("#!/bin/sh\necho 'server version mismatch' >&2\nexit 1\n")
     program.chmod(0o755)

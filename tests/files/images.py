@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from io import BytesIO
 from typing import Any
 
@@ -13,3 +15,8 @@ def picture(kind: str = "JPEG", size: tuple[int, int] = (40, 20), **options: Any
     buffer = BytesIO()
     Image.new("RGB", size, "teal").save(buffer, kind, **options)
     return buffer.getvalue()
+
+
+def png_chunk(kind: bytes, data: bytes) -> bytes:
+    """Return a chunk of a PNG: its length, its kind, its data and their checksum."""
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

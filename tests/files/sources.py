@@ -84,6 +84,12 @@ def raw_source(*pieces: bytes, pause: float = 0.0) -> Iterator[str]:
                         connection.sendall(piece)
                         if done.wait(pause):
                             return
+                    # To close with a part of the request unread would reset the connection, and the
+                    # client might lose what was sent to it.
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.settimeout(1)
+                    while connection.recv(65536):
+                        pass
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()

@@ -82,8 +82,8 @@ def test_no_folder_comes_to_lie_in_itself(files: FileService) -> None:
     )  # a tree all the same: middle, bottom, top
     one = str(uuid4())
     two = str(uuid4())
-    circle = [{"id": one, "name": "1", "parent": two}, {"id": two, "name": "2", "parent": one}]
-    assert files.admin.post("/folders", circle).status == 422
+    cycle = [{"id": one, "name": "1", "parent": two}, {"id": two, "name": "2", "parent": one}]
+    assert files.admin.post("/folders", cycle).status == 422
     assert files.admin.get(f"/folders/{one}").status == 404
 
 
@@ -96,7 +96,7 @@ CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON system_folders DEFERRABLE INITIAL
 """A moment between what a transaction has looked at and its end."""
 
 
-def test_two_that_move_into_each_other_make_no_circle(files: FileService) -> None:
+def test_two_that_move_into_each_other_make_no_cycle(files: FileService) -> None:
     one = make(files, "one")
     two = make(files, "two")
     below_one = make(files, "below one", one)

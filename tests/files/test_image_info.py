@@ -12,7 +12,7 @@ from PIL import ExifTags, Image, ImageCms
 
 from cms.files.image_info import image_info_of
 from tests.files.forms import FileService
-from tests.files.images import picture
+from tests.files.images import picture, png_chunk
 
 
 def exif(**tags: Any) -> Image.Exif:
@@ -75,20 +75,14 @@ def test_the_words_of_an_editor_are_kept() -> None:
 
 def bomb() -> bytes:
     """A PNG of 10 gigapixels in a few bytes, with a text that would take 20 MB."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0))
-    text = chunk(b"zTXt", b"a\0\0" + zlib.compress(b"\0" * 20_000_000, 9))
+    head = png_chunk(b"IHDR", struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0))
+    text = png_chunk(b"zTXt", b"a\0\0" + zlib.compress(b"\0" * 20_000_000, 9))
     return (
         b"\x89PNG\r\n\x1a\n"
         + head
         + text
-        + chunk(b"IDAT", zlib.compress(b"\0" * 1000))
-        + chunk(b"IEND", b"")
+        + png_chunk(b"IDAT", zlib.compress(b"\0" * 1000))
+        + png_chunk(b"IEND", b"")
     )
 
 

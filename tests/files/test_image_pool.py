@@ -69,7 +69,7 @@ def reason(refusal: pytest.ExceptionInfo[Refused]) -> str:
     return str(refusal.value.problems[0].extensions["reason"])
 
 
-def test_one_child_does_one_job_after_another_and_ends_with_its_workshop(
+def test_one_child_does_one_job_after_another_and_ends_with_its_pool(
     make: Make, source: Path
 ) -> None:
     pool = make()
@@ -163,7 +163,7 @@ def test_a_machine_works_on_so_many_at_a_time(
     assert max(seen) == 2
 
 
-def test_when_all_places_stay_taken_the_client_is_told_to_come_back(
+def test_when_all_slots_stay_taken_the_client_is_told_to_come_back(
     make: Make, source: Path
 ) -> None:
     busy = make(assets_transform_max_concurrent=1, assets_transform_timeout=timedelta(seconds=2))

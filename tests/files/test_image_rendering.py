@@ -20,6 +20,7 @@ from cms.transforms.transform import (
     parse_transform,
     resolve_transform,
 )
+from tests.files.images import png_chunk
 from tests.files.pictures import CORNERS, corners, decoded, encoded, pixel, quarters
 
 LIMITS = ImageLimits(1_000_000, 500, 5.0)
@@ -249,18 +250,14 @@ def test_edges_of_one_colour_are_trimmed(change: Change) -> None:
     assert change(plain, transforms=[["trim"]]).size == (9, 9)
 
 
-def chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
 def bomb(side: int) -> bytes:
     """A PNG of a few bytes that says it is as large as that."""
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
+    head = png_chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
     return (
         b"\x89PNG\r\n\x1a\n"
         + head
-        + chunk(b"IDAT", zlib.compress(b"\0" * 1000))
-        + chunk(b"IEND", b"")
+        + png_chunk(b"IDAT", zlib.compress(b"\0" * 1000))
+        + png_chunk(b"IEND", b"")
     )
 
 

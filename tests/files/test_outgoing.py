@@ -149,7 +149,7 @@ def test_what_is_no_address_of_the_web_is_not_asked(url: str) -> None:
         get(url)
 
 
-def test_this_machines_own_addresses_are_told_from_those_of_others() -> None:
+def test_this_machines_own_addresses_are_distinguished_from_those_of_others() -> None:
     assert _is_local(ipaddress.ip_address("127.0.0.1"))
     assert _is_local(ipaddress.ip_address(socket.gethostbyname(socket.gethostname())))
     assert not any(_is_local(ipaddress.ip_address(text)) for text in ("8.8.8.8", "2606:4700::1111"))

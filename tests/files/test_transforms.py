@@ -1,4 +1,4 @@
-"""What parameters become: one transform, one key, or a refusal that names its place."""
+"""What parameters become: one transform, one key, or a refusal that names the parameter."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ each.
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,8 @@ ROOT = Path(__file__).parent.parent.parent
 FOLDERS = ("cms", "tests", "bench", "supply_chain")
 MAX_LINE_LENGTH = 100
 SENTENCE_WORDS = 6
+
+_TYPE_NAME = re.compile(r"_?[A-Z][a-z]")
 
 
 class Function(NamedTuple):
@@ -33,6 +36,8 @@ class SourceModule(NamedTuple):
     long_lines: list[int]
     functions: list[Function]
     classes: list[str]
+    type_aliases: list[str]
+    """Names such as `Row` that are assigned: types that are no classes."""
     imports: set[str]
     """Modules, and `module.name` where a name is imported from one."""
     packed_assignments: list[int]
@@ -41,7 +46,7 @@ class SourceModule(NamedTuple):
     """The lines of `a if x else b if y else c`, in whichever of its parts."""
     comparisons: list[Comparison]
     patterns: list[str]
-    """The code of the regular expressions that it compiles."""
+    """The code of its regular expressions."""
     sentences: list[str]
     """Its strings of `SENTENCE_WORDS` or more, pieces of f-strings too, but no docstrings.
 
@@ -66,7 +71,7 @@ def _read(path: Path) -> SourceModule:
     lines = text.splitlines()
     long_lines = [number for number, line in enumerate(lines, 1) if len(line) > MAX_LINE_LENGTH]
     name = path.relative_to(ROOT)
-    module = SourceModule(name, len(lines), long_lines, [], [], set(), [], [], [], [], [])
+    module = SourceModule(name, len(lines), long_lines, [], [], [], set(), [], [], [], [], [])
     docstrings: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         _note(module, node)
@@ -91,6 +96,8 @@ def _note(module: SourceModule, node: ast.AST) -> None:
             module.imports.update(alias.name for alias in node.names)
         case ast.ImportFrom(module=str(source)):
             module.imports.update(f"{source}.{alias.name}" for alias in node.names)
+        case ast.Assign(targets=[ast.Name(id=name)]) if _TYPE_NAME.match(name):
+            module.type_aliases.append(name)
         case ast.Assign(value=ast.Tuple()):
             if any(isinstance(target, ast.Tuple) for target in node.targets):
                 module.packed_assignments.append(node.lineno)
@@ -100,6 +107,11 @@ def _note(module: SourceModule, node: ast.AST) -> None:
         case ast.Compare():
             module.comparisons.extend(_comparison(node))
         case ast.Call(func=ast.Attribute(attr="compile"), args=[pattern, *_]):
+            module.patterns.append(ast.unparse(pattern))
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="re")),
+            args=[ast.Constant() | ast.JoinedStr() as pattern, *_],
+        ):
             module.patterns.append(ast.unparse(pattern))
 
 

@@ -15,7 +15,7 @@ SHARED_MODULE_NAMES = {
     "request": "that of a client, and the operation of flows",
 }
 
-SHARED_CLASS_NAMES = {
+SHARED_TYPE_NAMES = {
     "ForeignKey": "of the catalogue, and of tables that an archive restores",
     "Table": "of statements, and of an archive",
     "Window": "of the rows of a page, and of a rate limit",
@@ -32,8 +32,12 @@ def test_no_two_modules_have_the_same_name() -> None:
     assert repeated == set(SHARED_MODULE_NAMES)
 
 
-def test_no_two_classes_have_the_same_name() -> None:
+def test_no_two_types_have_the_same_name() -> None:
     # A private class of the same name would be read as the public one.
-    names = Counter(name.lstrip("_") for module in source_modules("cms") for name in module.classes)
+    names = Counter(
+        name.lstrip("_")
+        for module in source_modules("cms")
+        for name in (*module.classes, *module.type_aliases)
+    )
     repeated = {name for name, count in names.items() if count > 1}
-    assert repeated == set(SHARED_CLASS_NAMES)
+    assert repeated == set(SHARED_TYPE_NAMES)

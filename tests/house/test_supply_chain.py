@@ -15,7 +15,7 @@ from zipfile import ZipFile
 import pytest
 
 from supply_chain.__main__ import main
-from supply_chain.audit import audit, judged
+from supply_chain.audit import audit, result_of
 from supply_chain.licence_rules import REASONS, STATED
 from supply_chain.licences import PAGE, LicensedPackage, licensed_packages, page
 from supply_chain.lock_file import LOCK_FILE, SETUP_FILE, disagreements, locked_packages
@@ -126,31 +126,31 @@ VULNERABLE = {
 
 
 def test_an_audit_without_findings_passes() -> None:
-    result = judged(0, outcome(SOUND), "No known vulnerabilities found")
+    result = result_of(0, outcome(SOUND), "No known vulnerabilities found")
     assert result.passes
     assert result.lines == ("No known vulnerability in 1 packages.",)
 
 
 def test_an_audit_names_what_the_service_does_not_know() -> None:
-    result = judged(0, outcome(SOUND, UNKNOWN), "")
+    result = result_of(0, outcome(SOUND, UNKNOWN), "")
     assert result.passes
     assert result.lines[1].endswith("does not know them: limits")
 
 
 def test_an_audit_with_a_vulnerability_fails() -> None:
-    result = judged(1, outcome(SOUND, VULNERABLE, UNKNOWN), "Found 1 known vulnerability")
+    result = result_of(1, outcome(SOUND, VULNERABLE, UNKNOWN), "Found 1 known vulnerability")
     assert not result.passes
     assert result.lines == ("VULNERABLE: jinja2 2.0: PYSEC-1, fixed in 2.1",)
 
 
 def test_an_audit_of_which_the_service_knows_nothing_has_audited_nothing() -> None:
-    result = judged(0, outcome(UNKNOWN), "No known vulnerabilities found")
+    result = result_of(0, outcome(UNKNOWN), "No known vulnerabilities found")
     assert result.passes
     assert result.lines[0].startswith("NOT AUDITED")
 
 
 def test_an_audit_that_breaks_for_another_reason_fails() -> None:
-    result = judged(1, "", "ERROR:pip_audit._cli:requirement file is invalid")
+    result = result_of(1, "", "ERROR:pip_audit._cli:requirement file is invalid")
     assert not result.passes
 
 
@@ -185,7 +185,7 @@ def wheel(folder: Path, name: str, tags: str) -> str:
 
 
 @pytest.mark.release
-def test_a_platform_without_a_wheel_is_told(tmp_path: Path) -> None:
+def test_a_platform_without_a_wheel_is_reported(tmp_path: Path) -> None:
     everywhere = wheel(tmp_path, "pure", "py3-none-any")
     linux_only = wheel(tmp_path, "native", "cp311-abi3-manylinux_2_28_x86_64")
     local = ("--no-index", "--offline", "--find-links", str(tmp_path))

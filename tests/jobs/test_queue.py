@@ -149,7 +149,7 @@ def test_the_attempt_that_works_ends_it(queue: QueueDatabase) -> None:
     assert queue.jobs() == []
 
 
-def test_a_hopeless_job_is_not_tried_again(queue: QueueDatabase) -> None:
+def test_a_job_that_can_never_succeed_is_not_tried_again(queue: QueueDatabase) -> None:
     queue.put("fail")
     queue.drain(failing(PermanentError("never")))
     assert queue.jobs() == [("fail", "failed", 1)]
@@ -279,10 +279,10 @@ def test_a_worker_runs_as_many_flows_as_the_setting_says(queue: QueueDatabase) -
     }
 
 
-# Upkeep
+# Maintenance
 
 
-def test_the_daily_upkeep_runs_as_a_job(queue: QueueDatabase) -> None:
+def test_the_daily_maintenance_runs_as_a_job(queue: QueueDatabase) -> None:
     tasks = tasks_of(queue.config, queue.database)
     assert [task.name for task in tasks if task.cron] == ["maintain"]
     queue.put("maintain")

@@ -105,7 +105,7 @@ class Machine:
             time.sleep(0.05)
 
     def await_words(self, words: str) -> None:
-        """Wait until it has said these words, also in an earlier run."""
+        """Wait until it has printed these words, also in an earlier run."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while words not in self.log_text():
             assert time.monotonic() < deadline, self.log_text()

@@ -5,7 +5,6 @@ occupy.
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,7 +20,7 @@ from tests.files.images import picture
 from tests.machines.installation import Client, installation
 from tests.machines.nginx import nginx
 from tests.smoke.running import TIMEOUT_SECONDS
-from tests.web.wire import Wire
+from tests.web.wire import Wire, open_wire
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]
 
@@ -38,7 +37,7 @@ class Proxied:
     port: int
 
     def connect(self) -> Wire:
-        return Wire(socket.create_connection(("127.0.0.1", self.port), TIMEOUT_SECONDS))
+        return open_wire(self.port)
 
     def upload(self, content: bytes, name: str, media_type: str) -> str:
         answer = self.admin.send("POST", "/files", files={"file": (name, content, media_type)})

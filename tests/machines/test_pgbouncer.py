@@ -14,7 +14,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
-from tests.databases import drop_database
+from tests.databases import drop_database, run_sql
 from tests.files.images import picture
 from tests.machines.installation import Client, Installation, installation
 from tests.machines.load import load, make_notes
@@ -36,9 +36,7 @@ class Pooled:
     folder: Path
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            cursor = connection.execute(sql.encode())
-            return cursor.fetchall() if cursor.description else []
+        return run_sql(self.dsn, sql)
 
 
 @pytest.fixture(scope="module")

@@ -132,7 +132,7 @@ def _make_junction(
 
 
 def load(connection: psycopg.Connection, shape: Shape, rows: Mapping[str, list[Row]]) -> None:
-    """Replace all rows of a shape; rows may point to each other in circles."""
+    """Replace all rows of a shape; rows may point to each other in cycles."""
     with connection.transaction():
         connection.execute("SET LOCAL session_replication_role = replica")
         for name, items in rows.items():

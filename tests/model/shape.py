@@ -18,8 +18,8 @@ class Link:
     """One step of a relation: the rows of `target` whose column `far`
     equals this side's column `near`.
 
-    `told_by` is this side's column with the name of the collection that the step leads to
-    (many-to-any); such a link is named `item:headings`, and its key is held as text. Of
+    `collection_column` is this side's column with the name of the collection that the step leads
+    to (many-to-any); such a link is named `item:headings`, and its key is stored as text. Of
     lists `*` names those that are `listed`.
     """
 

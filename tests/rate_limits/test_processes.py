@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ import pytest
 
 from tests.smoke.pinging import ANSWERED, ping
 from tests.smoke.running import TIMEOUT_SECONDS, environment, free_port, serving
-from tests.web.wire import Wire
+from tests.web.wire import Wire, open_wire
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
 
@@ -52,7 +51,7 @@ class Server:
             return send_on(wire, address, times)
 
     def connect(self) -> Wire:
-        return Wire(socket.create_connection(("127.0.0.1", self.port), TIMEOUT_SECONDS))
+        return open_wire(self.port)
 
 
 def send_on(wire: Wire, address: str, times: int) -> list[int]:

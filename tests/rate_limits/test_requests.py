@@ -175,7 +175,7 @@ def test_a_refused_request_asks_no_database(
         (1, "::ffff:198.51.100.1", "198.51.100.1", 429),
     ],
 )
-def test_clients_are_told_apart_by_address(
+def test_clients_are_distinguished_by_address(
     make_limited: MakeLimited, proxies: int, first: str, second: str, status: int
 ) -> None:
     client = make_limited(ip_trust_proxy=proxies, rate_limiter_per_minute=1)

@@ -30,7 +30,7 @@ def stage(files: FileService) -> Stage:
 
 @pytest.fixture(scope="module")
 def stamped(stage: Stage) -> Table:
-    """Things that the service stamps, and notes that point to them."""
+    """Things whose fields the service sets, and notes that point to them."""
     return table(
         stage.admin,
         field("title", "string"),
@@ -103,7 +103,7 @@ def test_a_hidden_field_is_set_by_nobody_and_looks_like_one_that_is_not_there(
     ]
 
 
-def test_what_the_service_stamps_is_its_own_whatever_is_sent(
+def test_what_the_service_sets_is_its_own_whatever_is_sent(
     stage: Stage, stamped: Table, notes: Table
 ) -> None:
     (item,) = stamped.add({"title": "x"})

@@ -133,7 +133,9 @@ def test_an_alias_may_be_called_like_a_hidden_field_and_stays_what_it_stands_for
     assert shop.member.get(nested).data == [{"author": {alias: "Ann"}}]
 
 
-def test_a_row_that_is_not_there_cannot_be_told_from_one_that_never_was(shop: Shop) -> None:
+def test_a_row_that_is_not_there_cannot_be_distinguished_from_one_that_never_was(
+    shop: Shop,
+) -> None:
     for query in ("", "?fields=title", "?fields=author.name", "?filter[id]=2", "?search=Two"):
         hidden, missing = (shop.member.get(f"/items/books/{key}{query}") for key in (2, 99))
         assert (hidden.status, hidden.text, hidden.headers) == (

@@ -47,7 +47,7 @@ class Service:
             time.sleep(0.05)
 
     def await_words_after(self, before: str, words: str) -> None:
-        """Wait until it has said these words since it had said what is `before`."""
+        """Wait until it has printed these words after the text `before`."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while words not in self.log_text().removeprefix(before):
             assert time.monotonic() < deadline, f"it never said {words!r} again:\n{self.log_text()}"

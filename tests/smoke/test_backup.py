@@ -248,7 +248,7 @@ def ended_when(
     return process.wait(TIMEOUT_SECONDS)
 
 
-def test_wrong_commands_are_told(folder: Path) -> None:
+def test_wrong_commands_are_refused(folder: Path) -> None:
     assert "Usage" in command(folder, "backup").stdout
     missing = command(folder, "restore", "nothing.tar.gz")
     assert missing.returncode == 1

@@ -81,7 +81,7 @@ def test_a_user_is_made_with_a_role_and_a_password_that_nobody_sees(ready: Path)
     assert UUID.fullmatch(result.stdout)
 
 
-def test_what_is_refused_is_told_in_a_sentence(ready: Path) -> None:
+def test_what_is_refused_is_reported_in_a_sentence(ready: Path) -> None:
     words = ("user", "create", "--email", "bob@example.com", "--role", "no such role")
     refused = command(ready, *words, CMS_USER_PASSWORD="correct horse battery")
     assert refused.returncode == 1
@@ -150,7 +150,7 @@ def test_the_doctor_tells_that_there_is_no_database_yet_and_makes_none() -> None
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_database_that_is_not_migrated_is_told_in_a_sentence(
+def test_a_database_that_is_not_migrated_is_reported_in_a_sentence(
     words: tuple[str, ...], folder: Path, unmigrated: str
 ) -> None:
     refused = command(
@@ -163,7 +163,7 @@ def test_a_database_that_is_not_migrated_is_told_in_a_sentence(
     )
 
 
-def test_a_database_that_does_not_answer_is_told_once(folder: Path) -> None:
+def test_a_database_that_does_not_answer_is_reported_once(folder: Path) -> None:
     refused = command(folder, "flows", "list", DATABASE_URL="postgresql://127.0.0.1:1/none")
     assert refused.returncode == 1
     reason = "It does not answer, or all connections to it are in use."
@@ -218,7 +218,7 @@ def test_config_prints_what_is_in_effect_and_no_secret(folder: Path) -> None:
     assert "hunter2" not in result.stdout
 
 
-def test_wrong_settings_are_all_told_by_every_command(folder: Path) -> None:
+def test_wrong_settings_are_all_reported_by_every_command(folder: Path) -> None:
     result = command(folder, "config", PORT="x", LOG_STYLE="y")
     assert result.returncode == 1
     assert [line.split()[0] for line in result.stdout.removeprefix("Error: ").splitlines()] == [
@@ -259,7 +259,7 @@ def test_a_gunicorn_of_your_own_tells_wrong_settings_in_sentences(folder: Path) 
     assert refused.stderr == "Error: SECRET takes a text of 32 characters or more.\n"
 
 
-def test_a_sound_installation_is_told_so(ready: Path) -> None:
+def test_a_sound_installation_is_reported_as_such(ready: Path) -> None:
     sound = command(ready, "doctor")
     assert sound.returncode == 0
     levels = {line.split()[0] for line in sound.stdout.splitlines()}
@@ -292,14 +292,14 @@ def test_what_could_go_wrong_is_a_warning(
     assert warning in warned.stdout
 
 
-def test_migrations_that_wait_are_told(folder: Path, server: EmbeddedServer) -> None:
+def test_migrations_that_wait_are_reported(folder: Path, server: EmbeddedServer) -> None:
     waiting = command(folder, "doctor", DATABASE_URL=database(server, "waiting"))
     assert waiting.returncode == 0
     assert re.search(r"^warning  migrations: \d+ to apply", waiting.stdout, re.MULTILINE)
     assert "warning  extension pg_trgm: " in waiting.stdout
 
 
-def test_names_that_lead_to_nothing_are_told(folder: Path, server: EmbeddedServer) -> None:
+def test_names_that_lead_to_nothing_are_reported(folder: Path, server: EmbeddedServer) -> None:
     address = database(server, "unmet")
     assert command(folder, "migrate", DATABASE_URL=address).returncode == 0
     assert "ok       structure: " in command(folder, "doctor", DATABASE_URL=address).stdout
@@ -310,7 +310,7 @@ def test_names_that_lead_to_nothing_are_told(folder: Path, server: EmbeddedServe
     assert "warning  table system_shop: no collection" in warned.stdout
 
 
-def test_jobs_that_nobody_runs_are_told(folder: Path, server: EmbeddedServer) -> None:
+def test_jobs_that_nobody_runs_are_reported(folder: Path, server: EmbeddedServer) -> None:
     address = database(server, "forgotten")
     assert command(folder, "migrate", DATABASE_URL=address).returncode == 0
     assert "ok       jobs: 0 wait" in command(folder, "doctor", DATABASE_URL=address).stdout
@@ -322,7 +322,7 @@ def test_jobs_that_nobody_runs_are_told(folder: Path, server: EmbeddedServer) ->
     assert "warning  jobs: 1 wait and no worker runs; start `cms worker`" in result.stdout
 
 
-def test_an_extension_that_came_after_the_tables_is_told_and_taken(
+def test_an_extension_that_came_after_the_tables_is_reported_and_used(
     folder: Path, server: EmbeddedServer
 ) -> None:
     address = database(server, "late")

@@ -169,7 +169,7 @@ def test_a_wrong_setting_stops_the_start_and_names_itself() -> None:
         assert list(folder.iterdir()) == []
 
 
-def test_a_port_in_use_is_told_in_a_sentence() -> None:
+def test_a_port_in_use_is_reported_in_a_sentence() -> None:
     with new_folder() as folder, socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         result = command(folder, "serve", PORT=str(port))
@@ -182,7 +182,7 @@ def test_a_port_in_use_is_told_in_a_sentence() -> None:
         assert list(folder.iterdir()) == []
 
 
-def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
+def test_a_database_that_does_not_answer_is_reported_without_its_password() -> None:
     with new_folder() as folder:
         address = f"postgresql://cms:hunter2@127.0.0.1:{free_port()}/cms"
         result = command(folder, "serve", DATABASE_URL=address)

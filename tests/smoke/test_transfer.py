@@ -85,7 +85,7 @@ def test_files_come_and_go_through_pipes(shop: TransferService) -> None:
     shop.call("DELETE", "/items/things/50")
 
 
-def test_what_the_service_refuses_is_told_line_by_line(shop: TransferService) -> None:
+def test_what_the_service_refuses_is_reported_line_by_line(shop: TransferService) -> None:
     imported = shop.run("import", "things", shop.file("bad.csv", "name,size\nc,1\nd,x\ne,y\n"))
     assert imported.returncode == 1
     assert imported.stdout == ""
@@ -100,7 +100,7 @@ def test_what_the_service_refuses_is_told_line_by_line(shop: TransferService) ->
     assert hidden.stderr.startswith("Error: The service answers 401:\n")
 
 
-def test_what_cannot_be_done_is_told_before_anything_is_sent(shop: TransferService) -> None:
+def test_what_cannot_be_done_is_reported_before_anything_is_sent(shop: TransferService) -> None:
     unknown = shop.run("import", "things", shop.file("things.txt", "name\nx\n"))
     assert (unknown.returncode, "--format" in unknown.stderr) == (2, True)
     assert shop.run("import", "things", "no-such-file.csv").returncode == 2
@@ -174,7 +174,7 @@ def test_a_command_with_another_secret_than_the_service_says_so(
     assert refused.stdout == ""
 
 
-def test_a_token_that_was_given_and_is_refused_is_told_as_the_service_tells_it(
+def test_a_token_that_was_given_and_is_refused_is_reported_in_the_words_of_the_service(
     shop: TransferService,
 ) -> None:
     refused = shop.run("export", "things", "--token", "nonsense")

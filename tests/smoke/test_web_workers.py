@@ -4,7 +4,6 @@ on the web server works with both.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -12,7 +11,7 @@ import pytest
 import requests
 
 from tests.smoke.running import TIMEOUT_SECONDS, new_folder, serving
-from tests.web.wire import Wire, WireAnswer
+from tests.web.wire import Wire, WireAnswer, open_wire
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +40,7 @@ class PrefixedService:
         return requests.request(method, address, **options)  # type: ignore[arg-type]
 
     def connect(self) -> Wire:
-        return Wire(socket.create_connection(("127.0.0.1", self.port), TIMEOUT_SECONDS))
+        return open_wire(self.port)
 
     def send(self, wire: Wire, method: str, path: str, **headers: str) -> WireAnswer:
         """Ask on a connection that is kept, and read the answer."""

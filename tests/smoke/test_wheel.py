@@ -71,7 +71,7 @@ def programs(wheel: Path) -> Iterator[Path]:
 
 
 def run(*words: str | Path, seconds: float = TIMEOUT_SECONDS, **more: str) -> str:
-    """Run a program outside the checkout to its end and return what it said."""
+    """Run a program outside the checkout to its end and return what it printed."""
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | more
     result = subprocess.run(
         words,

@@ -14,3 +14,12 @@ def connection(dsn: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
     """A connection to the test's database."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def migrated_connection(
+    module_migrated_dsn: str,
+) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    """A connection to the module's migrated database."""
+    with psycopg.connect(module_migrated_dsn, autocommit=True) as connection:
+        yield connection

@@ -235,7 +235,7 @@ def test_a_column_altered_elsewhere_is_found_at_the_next_request_that_fails_on_i
 
 
 @pytest.mark.release
-def test_what_was_said_of_a_thing_dropped_elsewhere_does_not_come_back_with_its_name(
+def test_the_settings_of_a_thing_dropped_elsewhere_does_not_come_back_with_its_name(
     api: Client, behind: Run
 ) -> None:
     behind("CREATE TABLE a (id int PRIMARY KEY, secret text)")

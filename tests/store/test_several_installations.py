@@ -35,7 +35,7 @@ from cms.jobs.queue_connector import channel_of_schema
 from cms.jobs.task import Job, Task, defer
 from cms.query.sql.locks import lock_singleton
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
-from tests.databases import drop_database
+from tests.databases import drop_database, run_sql
 from tests.unit.library import LIBRARY
 
 NAMES = ("blue", "green")
@@ -52,9 +52,7 @@ class Tenant:
     token: str
 
     def execute(self, sql: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            cursor = connection.execute(sql.encode())
-            return cursor.fetchall() if cursor.description else []
+        return run_sql(self.dsn, sql)
 
     def fingerprint(self) -> object:
         ((_, fingerprint),) = self.execute(statement("find_fingerprint"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -18,10 +17,9 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @pytest.fixture(scope="module")
-def migrated(module_migrated_dsn: str) -> Iterator[Connection]:
-    """A connection to a migrated database, which the tests only read."""
-    with psycopg.connect(module_migrated_dsn, autocommit=True) as connection:
-        yield connection
+def migrated(migrated_connection: Connection) -> Connection:
+    """A migrated database, which the tests only read."""
+    return migrated_connection
 
 
 def rows(connection: Connection, query: str) -> list[tuple[Any, ...]]:
@@ -118,14 +116,16 @@ def test_every_check_says_what_it_takes(migrated: Connection) -> None:
         "SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid::regclass::text "
         "LIKE 'system_%'"
     )
-    said: set[str] = set()
+    described: set[str] = set()
     for table in SYSTEM_TABLES.values():
-        said |= table.check_rules.keys()
-        said |= {f"{table.name}_{column}_check" for column in table.choices}
+        described |= table.check_rules.keys()
+        described |= {f"{table.name}_{column}_check" for column in table.choices}
     names = {name for (name,) in migrated.execute(named)}
-    assert names == said
-    unsaid = [name for name in names if not any(t.rule_of(name) for t in SYSTEM_TABLES.values())]
-    assert not unsaid
+    assert names == described
+    without_rule = [
+        name for name in names if not any(t.rule_of(name) for t in SYSTEM_TABLES.values())
+    ]
+    assert not without_rule
 
 
 def test_columns_take_the_words_that_their_checks_list(migrated: Connection) -> None:

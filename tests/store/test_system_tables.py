@@ -51,17 +51,11 @@ INSERT INTO system_relations (many_collection, many_field) VALUES ('articles', '
 """
 
 
-@pytest.fixture(scope="module")
-def module_connection(module_migrated_dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(module_migrated_dsn, autocommit=True) as connection:
-        yield connection
-
-
 @pytest.fixture
-def migrated(module_connection: Connection) -> Iterator[Connection]:
+def migrated(migrated_connection: Connection) -> Iterator[Connection]:
     """A connection to a migrated database, in a transaction that is taken back after the test."""
-    with module_connection.transaction(force_rollback=True):
-        yield module_connection
+    with migrated_connection.transaction(force_rollback=True):
+        yield migrated_connection
 
 
 @pytest.fixture

@@ -483,7 +483,7 @@ def test_redis_needs_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     "address",
     ["redis://:hunter2@host:x/0", "redis://:hun/ter2@host", "redis://[::1:6379", "redis://h:99999"],
 )
-def test_an_address_of_redis_that_cannot_be_read_is_told_without_the_password(
+def test_an_address_of_redis_that_cannot_be_read_is_reported_without_the_password(
     tmp_path: Path, address: str
 ) -> None:
     (problem,) = problems_of({"REDIS": address}, tmp_path)

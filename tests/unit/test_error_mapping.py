@@ -1,4 +1,4 @@
-"""The border of psycopg's errors, where no database can be made to raise them."""
+"""How psycopg's errors are mapped, where no database can be made to raise them."""
 
 from __future__ import annotations
 

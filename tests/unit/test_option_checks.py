@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cms.option_checks import (
-    Check,
+    OptionCheck,
     OptionError,
     boolean,
     json_object,
@@ -32,7 +32,7 @@ A_OR_B = one_of("a", "b")
         (texts, ["", "x"]),
     ],
 )
-def test_values_that_fit_pass(check: Check, value: object) -> None:
+def test_values_that_fit_pass(check: OptionCheck, value: object) -> None:
     check(value)
 
 
@@ -55,7 +55,7 @@ def test_values_that_fit_pass(check: Check, value: object) -> None:
     ],
 )
 def test_other_values_are_refused_with_what_the_option_takes(
-    check: Check, value: object, reason: str
+    check: OptionCheck, value: object, reason: str
 ) -> None:
     with pytest.raises(OptionError) as refused:
         check(value)

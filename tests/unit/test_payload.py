@@ -57,5 +57,5 @@ def test_a_change_by_nobody_leaves_a_name_that_must_be_there() -> None:
     }
 
 
-def test_a_change_that_writes_nothing_stamps_nothing() -> None:
+def test_a_change_that_writes_nothing_sets_no_automatic_field() -> None:
     assert written(marked("user-updated"), {}, new=False) == {}

@@ -185,7 +185,7 @@ def test_without_fields_values_are_compared_by_what_they_are() -> None:
     assert failed({"at": {"_lt": "$NOW"}}, {"at": "2020-01-01T00:00:00Z"}, collection=None) == []
 
 
-def test_what_a_variable_stands_for_is_not_told() -> None:
+def test_what_a_variable_stands_for_is_not_revealed() -> None:
     rule = resolved({"title": {"_eq": "$CURRENT_USER"}})
     (problem,) = failures(rule, {"title": "x"}, RuleContext(user="u"))
     assert "valid" not in problem.extensions

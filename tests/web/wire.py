@@ -12,6 +12,8 @@ from typing import Any
 
 import orjson
 
+from tests.smoke.running import TIMEOUT_SECONDS
+
 
 @dataclass(frozen=True, slots=True)
 class WireAnswer:
@@ -89,6 +91,11 @@ class Wire:
             return self._file.buffer.read(1) == b""
         except ConnectionResetError:
             return True
+
+
+def open_wire(port: int) -> Wire:
+    """Return a new connection to a server on this machine."""
+    return Wire(socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS))
 
 
 class _Unclosed:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from cms.dashboards.definition.panel_types import ALL_TIME, PRECISIONS, ROW_FUNCTIONS, range_start
 from cms.schema.field_names import parse_name, parse_value_path
 
-Options = Mapping[str, Any]
+PanelOptions = Mapping[str, Any]
 Items = Sequence[Mapping[str, Any]]
-Params = dict[str, object]
+PanelParams = dict[str, object]
 
 MAX_POINTS = 1_000
 """Points of a chart: of a time series the newest, of others the first."""
@@ -28,11 +28,11 @@ class PanelQuery(NamedTuple):
     """The query of a panel, as the parameters of a list read, and the conversion of its items."""
 
     collection: str
-    params: Params
+    params: PanelParams
     data_of: Callable[[Items], dict[str, object]]
 
 
-def panel_query(panel_type: str, options: Options) -> PanelQuery | None:
+def panel_query(panel_type: str, options: PanelOptions) -> PanelQuery | None:
     """Return the query of a panel whose options are valid; None for a panel without data."""
     match panel_type:
         case "metric" if options["function"] in ROW_FUNCTIONS:
@@ -51,7 +51,7 @@ def panel_query(panel_type: str, options: Options) -> PanelQuery | None:
             return None
 
 
-def _aggregate_metric(options: Options) -> PanelQuery:
+def _aggregate_metric(options: PanelOptions) -> PanelQuery:
     function = options["function"]
     aggregate = _PanelAggregate(function, options.get("field") or _ALL_ROWS)
 
@@ -62,12 +62,12 @@ def _aggregate_metric(options: Options) -> PanelQuery:
     return _query(options, {"aggregate": aggregate.param}, data_of)
 
 
-def _row_metric(options: Options) -> PanelQuery:
+def _row_metric(options: PanelOptions) -> PanelQuery:
     """Return the query of the value of the first or last row in the order of `sortField`."""
     field = options["field"]
     is_last = options["function"] == "last"
     sort_field = _sort_term(options["sortField"], descending=is_last)
-    params: Params = {"fields": [field], "sort": [sort_field], "limit": 1}
+    params: PanelParams = {"fields": [field], "sort": [sort_field], "limit": 1}
 
     def data_of(items: Items) -> dict[str, object]:
         return _first_value(items, lambda item: value_at(item, field))
@@ -84,7 +84,7 @@ def _first_value(
     return {"value": value_of(items[0])}
 
 
-def _list(options: Options) -> PanelQuery:
+def _list(options: PanelOptions) -> PanelQuery:
     template = options.get("displayTemplate") or ""
     # A dict instead of a set keeps the order, so that equal panels send equal queries.
     names = dict.fromkeys(_TEMPLATE_FIELD.findall(template))
@@ -104,8 +104,11 @@ def _sort_term(field: str, *, descending: bool) -> str:
     return field
 
 
-def _rows(options: Options, fields: Sequence[str]) -> PanelQuery:
-    params: Params = {"fields": list(fields), "limit": int(options.get("limit") or DEFAULT_ROWS)}
+def _rows(options: PanelOptions, fields: Sequence[str]) -> PanelQuery:
+    params: PanelParams = {
+        "fields": list(fields),
+        "limit": int(options.get("limit") or DEFAULT_ROWS),
+    }
     sort_field = options.get("sortField")
     if sort_field:
         descending = options.get("sortDirection") != "asc"
@@ -114,14 +117,14 @@ def _rows(options: Options, fields: Sequence[str]) -> PanelQuery:
     return _query(options, params, lambda items: {"items": list(items)})
 
 
-def _chart(options: Options) -> PanelQuery:
+def _chart(options: PanelOptions) -> PanelQuery:
     aggregate = _PanelAggregate(
         options.get("function") or "count", options.get("yAxis") or _ALL_ROWS
     )
     x_axis = options["xAxis"]
     # `year(date)` is answered under `date_year`.
     x_name = parse_name(x_axis).key
-    params: Params = {
+    params: PanelParams = {
         "groupBy": [x_axis],
         "aggregate": aggregate.param,
         "sort": [x_axis],
@@ -138,14 +141,14 @@ def _chart(options: Options) -> PanelQuery:
     return _query(options, params, data_of)
 
 
-def _time_series(options: Options) -> PanelQuery:
+def _time_series(options: PanelOptions) -> PanelQuery:
     field = options["dateField"]
     parts = PRECISIONS[options.get("precision") or "day"]
     aggregate = _PanelAggregate(
         options.get("function") or "count", options.get("valueField") or _ALL_ROWS
     )
     groups = [f"{part}({field})" for part in parts]
-    params: Params = {
+    params: PanelParams = {
         "groupBy": groups,
         "aggregate": aggregate.param,
         # The newest come first, so that the limit leaves the oldest out.
@@ -168,7 +171,7 @@ def _time_series(options: Options) -> PanelQuery:
     return _query(options, params, data_of, has_date, *_in_range(options))
 
 
-def _in_range(options: Options) -> list[Mapping[str, object]]:
+def _in_range(options: PanelOptions) -> list[Mapping[str, object]]:
     length = options.get("range")
     if not length or length == ALL_TIME:
         return []
@@ -231,8 +234,8 @@ def value_at(item: Mapping[str, Any], path: str) -> object:
 
 
 def _query(
-    options: Options,
-    params: Params,
+    options: PanelOptions,
+    params: PanelParams,
     data_of: Callable[[Items], dict[str, object]],
     *filters: Mapping[str, object],
 ) -> PanelQuery:

@@ -13,7 +13,7 @@ from typing import TypeGuard
 
 from cms.markdown import MAX_MARKDOWN_LENGTH
 from cms.option_checks import (
-    Check,
+    OptionCheck,
     OptionError,
     json_object,
     one_of,
@@ -52,7 +52,7 @@ MAX_SHORT_TEXT_LENGTH = 2_000
 _RANGE = re.compile(r"[1-9][0-9]{0,8} ?[a-z]+")
 
 
-def _text_up_to(max_length: int) -> Check:
+def _text_up_to(max_length: int) -> OptionCheck:
     def check(value: object) -> None:
         if not isinstance(value, str):
             raise OptionError("it is a text")
@@ -112,7 +112,7 @@ class PanelType:
     """A type of panels: its required options, and the checks of all. Null counts as not given."""
 
     required: tuple[str, ...] = ()
-    checks: Mapping[str, Check] = field(default_factory=dict)
+    checks: Mapping[str, OptionCheck] = field(default_factory=dict)
     required_by_function: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Options that are needed in addition, by the value of the option `function`."""
 
@@ -143,14 +143,14 @@ class PanelType:
 
 # Each check raises OptionError; `checks` are of options that may be left out, unless `required`
 # names them too.
-_SOURCE: Mapping[str, Check] = {"collection": text, "filter": json_object}
-_ROWS: Mapping[str, Check] = {
+_SOURCE: Mapping[str, OptionCheck] = {"collection": text, "filter": json_object}
+_ROWS: Mapping[str, OptionCheck] = {
     **_SOURCE,
     "limit": whole_number(1, MAX_LIST_ROWS),
     "sortField": field_name,
     "sortDirection": one_of("asc", "desc"),
 }
-_AXES: Mapping[str, Check] = {
+_AXES: Mapping[str, OptionCheck] = {
     **_SOURCE,
     "xAxis": field_name,
     "yAxis": field_name,

@@ -16,7 +16,7 @@ from cms.emails import NO_ADDRESS, is_email
 from cms.errors import Refused
 from cms.flows.definition.signature import parse_secret
 from cms.flows.definition.templates import FixedValue, TemplateError, parse_template
-from cms.option_checks import Check, OptionError, json_object, text
+from cms.option_checks import OptionCheck, OptionError, json_object, text
 from cms.query.language.parse import PARAMETERS
 from cms.query.rules.payload_rules import parse_rule
 from cms.schema.types.texts import parse_uuid
@@ -39,7 +39,7 @@ class Option:
     Of a required option that `may_become_null` a template may stand for null.
     """
 
-    check: Check
+    check: OptionCheck
     is_required: bool = False
     takes_templates: bool = True
     may_become_null: bool = False

@@ -13,7 +13,7 @@ from cms.flows.definition.options import (
     method,
 )
 from cms.flows.definition.schedule import ScheduleError, parse_schedule
-from cms.option_checks import Check, OptionError, boolean, one_of, texts
+from cms.option_checks import OptionCheck, OptionError, boolean, one_of, texts
 from cms.schema.system import FILES, FOLDERS, SYSTEM_PREFIX, SYSTEM_TABLES
 
 WRITABLE_TABLES = tuple(table.name for table in SYSTEM_TABLES.values() if table.is_writable)
@@ -57,7 +57,7 @@ def _cron(value: object) -> None:
         raise OptionError(str(error)) from None
 
 
-def _fixed(check: Check, *, is_required: bool = False) -> Option:
+def _fixed(check: OptionCheck, *, is_required: bool = False) -> Option:
     """Return an option that takes no templates: a trigger knows no values yet."""
     return Option(check, is_required=is_required, takes_templates=False)
 

@@ -23,9 +23,9 @@ from cms.flows.operations.messages import send_mail, send_notification
 from cms.flows.operations.request import send_request
 from cms.flows.operations.trigger import trigger
 from cms.flows.operations.web_tokens import json_web_token
-from cms.flows.run import Operation
+from cms.flows.run import OperationFunction
 
-OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+OPERATIONS: Mapping[str, OperationFunction] = MappingProxyType(
     {
         "condition": condition,
         "exec": run_script,

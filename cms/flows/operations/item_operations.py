@@ -15,7 +15,7 @@ from cms.items.read.reads import keyed
 from cms.items.write.calls import CREATE, DELETE, PUT, WriteCall, WriteIntent, new_call
 from cms.items.write.executor import Executor
 from cms.items.write.keyed_plans import (
-    Keys,
+    AnsweredKeys,
     plan_keyed_create,
     plan_keyed_deletion,
     plan_keyed_update,
@@ -116,7 +116,7 @@ def _write(
     options: RenderedOptions,
     run: Run,
     intent: WriteIntent,
-    plan: Callable[[WriteCall], WritePlan[Keys]],
+    plan: Callable[[WriteCall], WritePlan[AnsweredKeys]],
 ) -> object:
     return _run(options, run, partial(_plan_write, options, run, intent, plan))
 
@@ -125,9 +125,9 @@ def _plan_write(
     options: RenderedOptions,
     run: Run,
     intent: WriteIntent,
-    plan: Callable[[WriteCall], WritePlan[Keys]],
+    plan: Callable[[WriteCall], WritePlan[AnsweredKeys]],
     context: RequestContext,
-) -> WritePlan[Keys]:
+) -> WritePlan[AnsweredKeys]:
     call = new_call(
         run.services.store,
         context,

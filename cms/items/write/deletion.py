@@ -139,7 +139,7 @@ class _Deletion:
     def _record_cascades(self) -> None:
         """Record the rows that are deleted along, one foreign key further from the root each time.
 
-        It ends, even for rows that point to each other in a circle: no row is recorded twice.
+        It ends, even for rows that point to each other in a cycle: no row is recorded twice.
         """
         wave = {root_table: dict(rows) for root_table, rows in self.recorded.items()}
         while wave:

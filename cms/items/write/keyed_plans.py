@@ -22,11 +22,11 @@ from cms.items.write.plans import (
 )
 from cms.store.write_plan import WritePlan
 
-Keys = list[object]
+AnsweredKeys = list[object]
 """Primary keys as answers show them."""
 
 
-def plan_keyed_create(call: WriteCall, items: Sequence[object]) -> WritePlan[Keys]:
+def plan_keyed_create(call: WriteCall, items: Sequence[object]) -> WritePlan[AnsweredKeys]:
     """Create items."""
     if has_filters(call, "create"):
         return filtered_plan(
@@ -38,7 +38,7 @@ def plan_keyed_create(call: WriteCall, items: Sequence[object]) -> WritePlan[Key
 
 def plan_keyed_update(
     call: WriteCall, selection: Mapping[str, object], item: object
-) -> WritePlan[Keys]:
+) -> WritePlan[AnsweredKeys]:
     """Give the items that `keys` or `query` name the values of a payload.
 
     The one item of a singleton needs no name.
@@ -53,17 +53,21 @@ def plan_keyed_update(
     return WritePlan(partial(_update_named, call, parsed, selection))
 
 
-def _plan_filtered_update(flow: FlowFilter, *, change: Mapping[str, object]) -> WritePlan[Keys]:
+def _plan_filtered_update(
+    flow: FlowFilter, *, change: Mapping[str, object]
+) -> WritePlan[AnsweredKeys]:
     filtered = flow.change(change)
     return plan_keyed_update(flow.call, {"keys": filtered["keys"]}, filtered["data"])
 
 
-def _plan_keyed_singleton(call: WriteCall, item: object) -> WritePlan[Keys]:
+def _plan_keyed_singleton(call: WriteCall, item: object) -> WritePlan[AnsweredKeys]:
     parsed = parse_payload(call, [item], Expects.EITHER)
     return WritePlan(partial(_write_singleton, call, parsed))
 
 
-def plan_keyed_deletion(call: WriteCall, selection: Mapping[str, object]) -> WritePlan[Keys]:
+def plan_keyed_deletion(
+    call: WriteCall, selection: Mapping[str, object]
+) -> WritePlan[AnsweredKeys]:
     """Delete the items that `keys` or `query` name."""
     # Without `filtered_plan`: `delete_items` runs the flows, once the keys are known.
     return WritePlan(partial(_delete_named, call, selection))
@@ -72,12 +76,14 @@ def plan_keyed_deletion(call: WriteCall, selection: Mapping[str, object]) -> Wri
 # The runs
 
 
-def _write_payload(call: WriteCall, payload: CompletePayload, transaction: Transaction) -> Keys:
+def _write_payload(
+    call: WriteCall, payload: CompletePayload, transaction: Transaction
+) -> AnsweredKeys:
     call, executor = call.in_transaction(transaction)
     return _write_tree(call, executor, payload)
 
 
-def _write_tree(call: WriteCall, executor: Executor, payload: CompletePayload) -> Keys:
+def _write_tree(call: WriteCall, executor: Executor, payload: CompletePayload) -> AnsweredKeys:
     return json_keys(call.collection, write_tree(executor, call.authorizer, payload))
 
 
@@ -86,7 +92,7 @@ def _update_named(
     parsed: ParsedPayload,
     selection: Mapping[str, object],
     transaction: Transaction,
-) -> Keys:
+) -> AnsweredKeys:
     call, executor = call.in_transaction(transaction)
     keys = named_keys(executor, call.collection, selection)
     # Also for no item at all: problems of the payload are refused in any case.
@@ -96,14 +102,16 @@ def _update_named(
     return _write_tree(call, executor, payload)
 
 
-def _write_singleton(call: WriteCall, parsed: ParsedPayload, transaction: Transaction) -> Keys:
+def _write_singleton(
+    call: WriteCall, parsed: ParsedPayload, transaction: Transaction
+) -> AnsweredKeys:
     call, executor = call.in_transaction(transaction)
     return _write_tree(call, executor, complete_singleton(call, executor, parsed))
 
 
 def _delete_named(
     call: WriteCall, selection: Mapping[str, object], transaction: Transaction
-) -> Keys:
+) -> AnsweredKeys:
     call, executor = call.in_transaction(transaction)
     keys = named_keys(executor, call.collection, selection)
     delete_items(call, executor, keys)

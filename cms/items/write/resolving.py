@@ -43,7 +43,7 @@ from cms.schema.payload import MISSING_KEY, REPEATED, RowValues, invalid_item
 
 _NO_VALUES: Mapping[int, str] = {}
 
-StoredValues = Mapping[str, Mapping[str, str | None]]
+ValuesByKey = Mapping[str, Mapping[str, str | None]]
 """What rows hold in some of their fields, as text, by their keys."""
 
 
@@ -57,7 +57,7 @@ class _ListState:
     """
 
     near_values: Mapping[int, str]
-    stored: StoredValues
+    stored: ValuesByKey
 
 
 class Resolver:
@@ -129,7 +129,7 @@ class Resolver:
         resolved = self._complete(targets, stored_rows, parent)
         return ResolvedToOne(field.name, field.link, resolved, field.pairs)
 
-    def _stored_keys(self, parsed: ParsedSet, stored: StoredValues) -> dict[int, str | None]:
+    def _stored_keys(self, parsed: ParsedSet, stored: ValuesByKey) -> dict[int, str | None]:
         """Return the keys of the stored rows of a set by their numbers; all other rows are new."""
         keys: dict[int, str | None] = {}
         for number, row in enumerate(parsed.rows):
@@ -332,7 +332,7 @@ class Resolver:
 
     def _stored(
         self, collection: Collection, keys: Sequence[str], fields: tuple[str, ...]
-    ) -> StoredValues:
+    ) -> ValuesByKey:
         """Return stored values by their primary keys, without those of rows that are hidden."""
         if not keys:
             return {}
@@ -340,7 +340,7 @@ class Resolver:
 
     def _read(
         self, collection: Collection, column: str, values: Sequence[str], fields: tuple[str, ...]
-    ) -> StoredValues:
+    ) -> ValuesByKey:
         """Return the rows that hold one of the values in a column."""
         picks = tuple(Pick(name, FieldName(name)) for name in fields)
         is_one_of = AtField(FieldName(column), OperatorTest("_in", (Slot(0),)))

@@ -39,13 +39,13 @@ def whole_matches(words: Sequence[Sequence[SearchMatch]]) -> Predicate | None:
 
 
 def _by_words(words: Sequence[Sequence[SearchMatch]]) -> Predicate | None:
-    found: list[Predicate] = []
+    conditions: list[Predicate] = []
     for matches in words:
         if not matches or not all(map(_has_word_index, matches)):
             return None
         by_index = [replace(match, is_whole=True, by_word_index=True) for match in matches]
-        found.append(AnyOf(tuple(by_index)))
-    return All(tuple(found))
+        conditions.append(AnyOf(tuple(by_index)))
+    return All(tuple(conditions))
 
 
 def best_relevance(relevance: Relevance) -> int:

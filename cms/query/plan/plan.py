@@ -69,9 +69,9 @@ def plan(guarded: Guarded) -> ReadPlan:
     words = search_matches(_search_values(query), query.search)
     return replace(
         read,
-        best=_found_rows(query, best_matches(words)),
-        best_by_words=_found_rows(query, best_by_words(words)),
-        whole=_found_rows(query, whole_matches(words)),
+        best=_searched_rows(query, best_matches(words)),
+        best_by_words=_searched_rows(query, best_by_words(words)),
+        whole=_searched_rows(query, whole_matches(words)),
     )
 
 
@@ -192,7 +192,7 @@ def _is_page_by_relevance(query: GuardedQuery) -> bool:
     return query.window is not None and query.window.row_limit is not None
 
 
-def _found_rows(query: GuardedQuery, matches: Predicate | None) -> Predicate | None:
+def _searched_rows(query: GuardedQuery, matches: Predicate | None) -> Predicate | None:
     """Return that a row is among those of a query, and has what is searched as `matches` says."""
     if matches is None:
         return None

@@ -43,7 +43,7 @@ def record_changes(collection: Collection, arguments: ArgumentSlots, *, action: 
     # themselves.
     names = sorted(system_table(collection.name).unrecorded_columns)
     rows = fill("SELECT now.*, {0} AS delta FROM now", fill(_DELTA, param(names, "text[]")))
-    history = HistoryEntry(action, "rows.delta", only_when="rows.delta IS NOT NULL")
+    history = HistoryEntry.of_changes(action)
     steps = [
         Step("now", now),
         Step("rows", rows),

@@ -139,7 +139,7 @@ def clear_references(
         commas(history_columns(collection)),
         delta,
     )
-    history = HistoryEntry("update", "rows.delta", only_when="rows.delta IS NOT NULL", nested=True)
+    history = HistoryEntry.of_changes("update", nested=True)
     # Old values are locked and read first: the history compares them with the new ones.
     steps = [Step("old", _rows_before(reference, arguments, changing)), Step("rows", rows)]
     return _statement(own, arguments, steps, history, text("count(*)"))

@@ -104,7 +104,7 @@ def _reposition(
         delta,
     )
     rows = fill("SELECT moved.*, {0} AS parent FROM moved", parent)
-    history = HistoryEntry("update", "rows.delta", only_when="rows.delta IS NOT NULL", nested=True)
+    history = HistoryEntry.of_changes("update", nested=True)
     steps = [
         Step("old", old),
         Step("moved", moved),

@@ -136,7 +136,7 @@ def update(
         write_allowed(single_statement),
         _and(_advance_sequences(collection, enumerate(others, start=1), arguments)),
     )
-    history = HistoryEntry("update", "rows.delta", only_when="rows.delta IS NOT NULL")
+    history = HistoryEntry.of_changes("update")
     return _statement(
         collection, arguments, (Step("old", old), Step("rows", rows)), history, single_statement
     )

@@ -25,6 +25,11 @@ class HistoryEntry:
     only_when: str | None = None
     nested: bool = False
 
+    @classmethod
+    def of_changes(cls, action: str, *, nested: bool = False) -> HistoryEntry:
+        """Return the entry of rows with a column `delta`; where it is NULL there is no revision."""
+        return cls(action, "rows.delta", only_when="rows.delta IS NOT NULL", nested=nested)
+
 
 # Ids come from the sequences at once, so that activities and revisions need no join with their
 # rows.

@@ -69,7 +69,7 @@ def test_a_second_start_takes_under_three_seconds_and_has_the_rows(data: Path) -
 def test_a_clean_stop_leaves_no_process_and_nothing_to_recover(data: Path) -> None:
     server = start(data, settings=FAST)
     number = postmaster(data)
-    keeper = watchdog_of(data)
+    watchdog = watchdog_of(data)
     with psycopg.connect(server.dsn) as idle:
         server.stop()
         server.stop()
@@ -77,7 +77,7 @@ def test_a_clean_stop_leaves_no_process_and_nothing_to_recover(data: Path) -> No
             idle.execute("SELECT 1")
     assert not running(data)
     assert not (data / "postgres" / "postmaster.pid").exists()
-    eventually(lambda: gone(number) and gone(keeper))
+    eventually(lambda: gone(number) and gone(watchdog))
     start(data, settings=FAST).stop()
     assert "was interrupted" not in server_log(data)
     assert "not properly shut down" not in server_log(data)
@@ -173,7 +173,7 @@ def test_the_server_goes_when_its_only_user_is_killed(
 
 @slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_the_end_of_a_session_does_not_end_the_keeper(
+def test_the_end_of_a_session_does_not_end_the_watchdog(
     data: Path, users: Callable[..., User], number: signal.Signals
 ) -> None:
     user = users(data)

@@ -47,9 +47,9 @@ def test_rows_survive_the_kill_of_the_server(data: Path) -> None:
 def test_rows_survive_the_kill_of_everything(data: Path, users: Callable[..., User]) -> None:
     user = users(data)
     user.hear()
-    keeper = watchdog_of(data)
+    watchdog = watchdog_of(data)
     number = postmaster(data)
-    for pid in (keeper, user.process.pid, number):
+    for pid in (watchdog, user.process.pid, number):
         kill(pid)
     with start(data, settings=FAST) as server:
         assert words(server.dsn) == ["still here"]

@@ -1,4 +1,4 @@
-"""Hooks of roles: valid networks, no circle of parents, always an active administrator."""
+"""Hooks of roles: valid networks, no cycle of parents, always an active administrator."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _check_networks(value: object, context: RequestContext) -> None:
 
 def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
     changes_parents = any("parent" in row.sent for row in rows)
-    # Only a new parent can close a circle.
+    # Only a new parent can close a cycle.
     if changes_parents and fetch(statement("find_role_cycle"), ()):
         raise unprocessable("A role cannot be its own parent, nor a parent's parent")
     require_plain_registration_role(fetch)
