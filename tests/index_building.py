@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import psycopg
-
 from cms.config import Config
 from cms.database.connections import Database
 from cms.jobs.job_worker import drain
 from cms.jobs.task import Task
 from cms.structure.index_builds import INDEX_BUILD_TASK, run_index_build_job
 from tests.client import Client
+from tests.databases import run_sql
 from tests.waiting import eventually
 
 BUILDS_FAIL = """
@@ -29,12 +28,6 @@ JOBS = "SELECT status::text FROM procrastinate_jobs WHERE task_name = 'index_bui
 INVALID = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
 REQUESTS = "SELECT collection, field FROM system_index_requests ORDER BY 1, 2"
 WORKER = "INSERT INTO procrastinate_workers DEFAULT VALUES"
-
-
-def run(dsn: str, sql: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        cursor = connection.execute(sql.encode())
-        return cursor.fetchall() if cursor.description else []
 
 
 def is_indexed(client: Client, collection: str, *fields: str) -> bool:
@@ -89,7 +82,7 @@ def ask(client: Client, path: str = FIELD) -> Any:
 
 def assert_indexed(dsn: str, *columns: str) -> None:
     """The columns have an index each, and nothing is left to do."""
-    assert [name for (name,) in run(dsn, INDEXED)] == list(columns)
-    assert run(dsn, INVALID) == [(0,)]
-    assert run(dsn, REQUESTS) == []
-    assert run(dsn, JOBS) == []
+    assert [name for (name,) in run_sql(dsn, INDEXED)] == list(columns)
+    assert run_sql(dsn, INVALID) == [(0,)]
+    assert run_sql(dsn, REQUESTS) == []
+    assert run_sql(dsn, JOBS) == []

@@ -135,7 +135,7 @@ def write_user(
             return
         except Stale:
             continue
-    raise unavailable("database", "The flows of users do not come to rest")
+    raise unavailable("database", "The flows of users keep changing")
 
 
 def _has_flows(snapshot: Snapshot, verb: str) -> bool:

@@ -97,4 +97,4 @@ def refusal_of_stale(stale: Stale) -> Refused:
 
 def changing_structure() -> Refused:
     """Return SERVICE_UNAVAILABLE for a structure that has changed during all attempts."""
-    return unavailable("database", "Its structure does not come to rest")
+    return unavailable("database", "Its structure keeps changing")

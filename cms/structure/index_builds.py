@@ -157,7 +157,7 @@ def _build_uninterrupted(database: Database, index: DeferredIndex) -> Refused | 
             _build(database, index)
         except (Refused, Stale) as error:
             # It was given up meanwhile, its column is gone, or it was built before the error.
-            if index not in _missing(_load_settled_catalogue(database), index.table):
+            if index not in _missing(_load_committed_catalogue(database), index.table):
                 _forget_built(database, index.table)
                 return None
             # This session has no time limit: another one has canceled the build.
@@ -216,7 +216,7 @@ def _is_building(database: Database, table: str) -> bool:
     return done is not None
 
 
-def _load_settled_catalogue(database: Database) -> Catalogue:
+def _load_committed_catalogue(database: Database) -> Catalogue:
     """Return the catalogue once no change of structure is under way, which may have interrupted."""
     with _patient_transaction(database) as transaction:
         transaction.execute(statement("await_structure"))

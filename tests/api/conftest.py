@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from cms.config import Config
 from cms.database.connections import Database
 from cms.structure import indexes
 from tests.api.nesting import make_relations
 from tests.client import Client
-from tests.index_building import WORKER, run
+from tests.databases import run_sql
+from tests.index_building import WORKER
 from tests.things import Stage, Table, staged
 
 
@@ -45,6 +48,13 @@ def flows_of_the_test(admin: Client) -> Iterator[None]:
 
 
 @pytest.fixture
+def shell(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    """Runs `cms` in a folder of its own, on the database of the stage."""
+    monkeypatch.chdir(tmp_path)
+    return CliRunner(env={"DATABASE_URL": stage.dsn, "SECRET": "only-for-tests-" * 3})
+
+
+@pytest.fixture
 def job_database(config: Config) -> Iterator[Database]:
     """The connections of a worker that does the jobs of a test."""
     database = Database(config)
@@ -55,7 +65,7 @@ def job_database(config: Config) -> Iterator[Database]:
 @pytest.fixture
 def worker(dsn: str) -> None:
     """A worker of the queue, which takes no job until `work` does it in its place."""
-    run(dsn, WORKER)
+    run_sql(dsn, WORKER)
 
 
 @pytest.fixture

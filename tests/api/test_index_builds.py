@@ -14,6 +14,7 @@ from cms.config import Config
 from cms.database.connections import Database
 from cms.structure import index_builds
 from tests.client import Client
+from tests.databases import run_sql
 from tests.index_building import (
     ASK,
     BUILDS_FAIL,
@@ -25,7 +26,6 @@ from tests.index_building import (
     REQUESTS,
     ask,
     assert_indexed,
-    run,
     state,
     wait_for_state,
     work,
@@ -58,7 +58,7 @@ def test_without_a_worker_the_process_itself_builds_it(large: Client, dsn: str) 
     assert "index_build" in ask(large)
     wait_for_state(large, "ready")
     # The job is ended behind the last index.
-    eventually(lambda: run(dsn, JOBS) == [])
+    eventually(lambda: run_sql(dsn, JOBS) == [])
     assert_indexed(dsn, "a")
 
 
@@ -102,8 +102,8 @@ def test_what_a_killed_build_has_left_is_built_again(
     large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
     ask(large)
-    run(dsn, "CREATE INDEX broken ON things (a)")
-    run(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
+    run_sql(dsn, "CREATE INDEX broken ON things (a)")
+    run_sql(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
     large.post("/utils/cache/clear")
     assert state(large) == "waiting"
     work(config, job_database)
@@ -115,7 +115,7 @@ def test_what_was_killed_behind_its_build_leaves_no_request(
     large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
     ask(large)
-    run(dsn, "CREATE INDEX ON things (a)")
+    run_sql(dsn, "CREATE INDEX ON things (a)")
     large.post("/utils/cache/clear")
     assert state(large) == "ready"
     work(config, job_database)
@@ -169,12 +169,12 @@ def test_two_requests_for_one_index_build_it_once(
 
 
 def test_a_build_that_fails_says_so_and_leaves_only_the_change(large: Client, dsn: str) -> None:
-    run(dsn, BUILDS_FAIL)
+    run_sql(dsn, BUILDS_FAIL)
     answer = large.patch(FIELD, {"schema": {"is_indexed": True, "comment": "done"}})
     assert (answer.status, answer.data["schema"]["comment"]) == (200, "done")
     wait_for_state(large, "failed")
-    assert run(dsn, INVALID) == [(0,)]
-    run(dsn, BUILDS_SUCCEED)
+    assert run_sql(dsn, INVALID) == [(0,)]
+    run_sql(dsn, BUILDS_SUCCEED)
     ask(large)
     wait_for_state(large, "ready")
 
@@ -184,7 +184,7 @@ def test_a_type_that_no_index_takes_is_refused_at_once(large: Client, dsn: str) 
     answer = large.patch("/fields/things/j", ASK)
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert '"things.j" is of a type without an order' in answer.errors[0]["reason"]
-    assert run(dsn, JOBS) == run(dsn, REQUESTS) == []
+    assert run_sql(dsn, JOBS) == run_sql(dsn, REQUESTS) == []
 
 
 @pytest.mark.usefixtures("worker")
@@ -204,7 +204,7 @@ def test_one_build_that_fails_hinders_no_other(
     large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
     # Too long for an entry of a tree, and not to be compressed.
-    run(
+    run_sql(
         dsn,
         "ALTER TABLE things ALTER a TYPE text; INSERT INTO things (a)"
         " SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 500)",
@@ -213,10 +213,10 @@ def test_one_build_that_fails_hinders_no_other(
     ask(large, "/fields/things/b")
     work(config, job_database)
     assert (state(large), state(large, "/fields/things/b")) == ("waiting", "ready")
-    assert run(dsn, REQUESTS) == [("things", "a")]
-    assert run(dsn, INVALID) == [(0,)]
+    assert run_sql(dsn, REQUESTS) == [("things", "a")]
+    assert run_sql(dsn, INVALID) == [(0,)]
     assert large.patch(FIELD, GIVE_UP).status == 200
-    assert run(dsn, REQUESTS) == []
+    assert run_sql(dsn, REQUESTS) == []
 
 
 @pytest.mark.usefixtures("worker")

@@ -17,6 +17,7 @@ from cms.database.server_refusals import Canceled
 from cms.errors import unavailable
 from cms.structure import index_builds, indexes
 from tests.client import Client
+from tests.databases import run_sql
 from tests.index_building import (
     FIELD,
     GIVE_UP,
@@ -25,7 +26,6 @@ from tests.index_building import (
     REQUESTS,
     ask,
     assert_indexed,
-    run,
     schema,
     state,
     wait_for_state,
@@ -111,7 +111,7 @@ def test_a_change_of_the_table_interrupts_a_build_which_begins_anew(
         reader.rollback()
     builder.join()
     assert state(large) == "ready"
-    assert run(dsn, INVALID) == [(0,)]
+    assert run_sql(dsn, INVALID) == [(0,)]
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,12 @@ def test_a_change_interrupts_no_build_of_other_programs(
     with ThreadPoolExecutor(1) as executor:
         with psycopg.connect(dsn) as writer:
             writer.execute("INSERT INTO things (a) VALUES ('x')")
-            built = executor.submit(run, dsn, build)
-            eventually(lambda: run(dsn, BUILDING) == [(1,)])
+            built = executor.submit(run_sql, dsn, build)
+            eventually(lambda: run_sql(dsn, BUILDING) == [(1,)])
             with job_database.transaction() as transaction:
                 index_builds.interrupt_builds(transaction, "things")
         assert built.exception() is None
-    assert run(dsn, INVALID) == [(0,)]
+    assert run_sql(dsn, INVALID) == [(0,)]
 
 
 @pytest.mark.usefixtures("worker")
@@ -217,8 +217,8 @@ def test_a_builder_waits_for_a_long_change_of_structure(
             time.sleep(0.5)
         builder.result()
     database.close()
-    assert [name for (name,) in run(dsn, INDEXED)] == ["a"]
-    assert run(dsn, REQUESTS) == []
+    assert [name for (name,) in run_sql(dsn, INDEXED)] == ["a"]
+    assert run_sql(dsn, REQUESTS) == []
 
 
 @pytest.mark.usefixtures("worker")

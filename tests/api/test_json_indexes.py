@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -43,12 +42,6 @@ def documents(stage: Stage, admin: Client) -> Table:
         ANALYZE "{documents.name}" """
     )
     return documents
-
-
-@pytest.fixture
-def shell(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.chdir(tmp_path)
-    return CliRunner(env={"DATABASE_URL": stage.dsn, "SECRET": "only-for-tests-" * 3})
 
 
 def index(shell: CliRunner, *words: str) -> Result:

@@ -17,7 +17,8 @@ from cms.jobs.job_worker import drain
 from cms.structure import index_builds, indexes
 from cms.tasks import tasks_of
 from tests.client import Client
-from tests.index_building import BUILDS_FAIL, INVALID, JOBS, run, work
+from tests.databases import run_sql
+from tests.index_building import BUILDS_FAIL, INVALID, JOBS, work
 
 pytestmark = pytest.mark.release
 
@@ -55,12 +56,12 @@ def make_searchable(client: Client) -> Any:
 
 def assert_searched_by_index(client: Client, dsn: str) -> None:
     assert state(client) == READY
-    assert run(dsn, JOBS) == []
-    assert run(dsn, INVALID) == [(0,)]
+    assert run_sql(dsn, JOBS) == []
+    assert run_sql(dsn, INVALID) == [(0,)]
     indexed = (
         "SELECT count(*) FROM pg_indexes WHERE tablename = 'things' AND indexdef LIKE '%trgm%'"
     )
-    assert run(dsn, indexed) == [(1,)]
+    assert run_sql(dsn, indexed) == [(1,)]
     assert client.get("/fields/things/n").data["schema"]["is_indexed"]
     assert [item["id"] for item in client.get("/items/things?search=creme").data] == [1]
     plan = client.get("/utils/explain?path=/items/things?search=creme&fields=id").text
@@ -90,13 +91,13 @@ def test_a_job_of_the_version_before_is_done_as_well(
 ) -> None:
     make_searchable(large)
     former = "'search_index'"
-    run(dsn, f"UPDATE procrastinate_jobs SET task_name = {former}, queue_name = {former}")
+    run_sql(dsn, f"UPDATE procrastinate_jobs SET task_name = {former}, queue_name = {former}")
     assert state(large)["state"] == "waiting"
     # The first run gives it its present name, by which it is run then.
     for _ in range(2):
         drain(config, job_database, tasks_of(config, job_database))
     assert_searched_by_index(large, dsn)
-    assert run(dsn, "SELECT FROM procrastinate_jobs WHERE task_name <> 'maintain'") == []
+    assert run_sql(dsn, "SELECT FROM procrastinate_jobs WHERE task_name <> 'maintain'") == []
 
 
 def test_without_a_worker_the_process_itself_builds_them(large: Client, dsn: str) -> None:
@@ -104,7 +105,7 @@ def test_without_a_worker_the_process_itself_builds_them(large: Client, dsn: str
     wait_until(large, "ready")
     # The job is ended behind the last index.
     until = time.monotonic() + 5
-    while run(dsn, JOBS) and time.monotonic() < until:
+    while run_sql(dsn, JOBS) and time.monotonic() < until:
         time.sleep(0.02)
     assert_searched_by_index(large, dsn)
 
@@ -132,8 +133,8 @@ def test_what_a_killed_build_has_left_is_built_again(
     large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
     make_searchable(large)
-    run(dsn, "CREATE INDEX broken ON things USING gin (system_fold(a) gin_trgm_ops)")
-    run(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
+    run_sql(dsn, "CREATE INDEX broken ON things USING gin (system_fold(a) gin_trgm_ops)")
+    run_sql(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
     work(config, job_database)
     assert_searched_by_index(large, dsn)
     # A second run, of a job whose worker was killed at its end, finds nothing to do.
@@ -155,7 +156,7 @@ def test_a_build_that_the_server_goes_on_with_is_waited_for(
     with psycopg.connect(dsn) as writer:
         writer.execute("INSERT INTO things (a) VALUES ('x')")
         # As of a worker that was killed: nobody holds the lock of builds.
-        orphan = Thread(target=run, args=(dsn, index))
+        orphan = Thread(target=run_sql, args=(dsn, index))
         orphan.start()
         wait_until(large, "building")
         builder = Thread(target=work, args=(config, job_database))
@@ -168,12 +169,12 @@ def test_a_build_that_the_server_goes_on_with_is_waited_for(
 
 
 def test_a_build_that_fails_says_so_and_leaves_only_the_change(large: Client, dsn: str) -> None:
-    run(dsn, BUILDS_FAIL)
+    run_sql(dsn, BUILDS_FAIL)
     make_searchable(large)
     assert wait_until(large, "failed")["progress"] < 1
     assert large.get("/collections/things").data["meta"]["searchable"] is True
-    assert run(dsn, INVALID) == [(0,)]
-    run(dsn, "DROP EVENT TRIGGER refuse")
+    assert run_sql(dsn, INVALID) == [(0,)]
+    run_sql(dsn, "DROP EVENT TRIGGER refuse")
     make_searchable(large)
     wait_until(large, "ready")
 
@@ -185,7 +186,7 @@ def test_what_was_dropped_meanwhile_needs_no_index(
     make_searchable(large)
     assert large.delete("/collections/things").status == 204
     work(config, job_database)
-    assert run(dsn, JOBS) == []
+    assert run_sql(dsn, JOBS) == []
 
 
 @pytest.mark.usefixtures("worker")
@@ -206,7 +207,7 @@ def test_what_is_no_longer_searched_as_its_build_begins_is_dropped(
     monkeypatch.setattr(indexes.DeferredIndex, "build", build_late)
     work(config, job_database)
     left = "SELECT indexname FROM pg_indexes WHERE tablename = 'things'"
-    assert run(dsn, left) == [("things_pkey",)]
+    assert run_sql(dsn, left) == [("things_pkey",)]
 
 
 def test_a_record_with_its_state_can_be_sent_back(large: Client) -> None:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -20,12 +19,6 @@ from tests.waiting import eventually
 
 INDEXES = """SELECT count(*) FROM pg_indexes
 WHERE tablename = '{0}' AND indexdef LIKE '%regexp_split_to_array%'"""
-
-
-@pytest.fixture
-def shell(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.chdir(tmp_path)
-    return CliRunner(env={"DATABASE_URL": stage.dsn, "SECRET": "only-for-tests-" * 3})
 
 
 @pytest.fixture
