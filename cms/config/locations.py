@@ -38,6 +38,9 @@ class Location:
         return f"STORAGE_{self.name.upper()}_{option.upper()}"
 
 
+DEFAULT_REGION = "us-east-1"
+"""Amazon's oldest region, which other services of the kind s3 take for any."""
+
 OPTIONS: tuple[Setting, ...] = (
     Setting("STORAGE_<NAME>_DRIVER", DRIVER, "the kind of storage", "local"),
     Setting(
@@ -47,7 +50,7 @@ OPTIONS: tuple[Setting, ...] = (
         unset="DATA_DIR/uploads (local), none (others)",
     ),
     Setting("STORAGE_<NAME>_BUCKET", TEXT, "the bucket (s3, gcs)", unset="needed by s3 and gcs"),
-    Setting("STORAGE_<NAME>_REGION", TEXT, "its region (s3)", unset="us-east-1"),
+    Setting("STORAGE_<NAME>_REGION", TEXT, "its region (s3)", unset=DEFAULT_REGION),
     Setting(
         "STORAGE_<NAME>_ENDPOINT",
         ENDPOINT,

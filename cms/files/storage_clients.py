@@ -8,7 +8,7 @@ from typing import Any
 
 from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
 
-from cms.config.locations import Location
+from cms.config.locations import DEFAULT_REGION, Location
 from cms.mappings import without_none
 
 _CLIENT: Mapping[str, Any] = {
@@ -31,7 +31,7 @@ def _local(location: Location) -> ObjectStore:
 
 def _s3(location: Location) -> ObjectStore:
     settings: dict[str, object] = {
-        "region": location.region or "us-east-1",
+        "region": location.region or DEFAULT_REGION,
         "endpoint": location.endpoint,
         "access_key_id": location.key,
         "secret_access_key": location.secret,

@@ -18,6 +18,11 @@ found even where it may not be shown.
 """
 
 
+def covers(fields: Sequence[str], name: str) -> bool:
+    """Tell whether the fields of a permission, of which `*` is all, have this one among them."""
+    return "*" in fields or name in fields
+
+
 @dataclass(frozen=True)
 class ReadGrant:
     """The fields (`*` is all) of the rows that fulfil the rule; `inherited` from the role's
@@ -30,7 +35,7 @@ class ReadGrant:
     inherited: bool = False
 
     def covers(self, name: str) -> bool:
-        return "*" in self.fields or name in self.fields
+        return covers(self.fields, name)
 
 
 Role = Sequence[ReadGrant]

