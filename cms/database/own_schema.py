@@ -37,8 +37,8 @@ def create_schema(connection: psycopg.Connection[Any], schema: str) -> None:
     """Create a schema where it is missing.
 
     Raises `Refused` SERVICE_UNAVAILABLE for the name of the role, where `public` has an
-    installation: by default PostgreSQL looks into the schema of that name first, so that the
-    installation would read and write the tables there.
+    installation of this role: by default PostgreSQL looks into the schema of that name first, so
+    that the installation would read and write the tables there.
     """
     # IF NOT EXISTS would need the right to make one even where it is there.
     if has_schema(connection, schema):

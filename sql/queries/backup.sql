@@ -303,8 +303,15 @@ ORDER BY name;
 SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1::text);
 
 -- name: hides_public
--- Whether a new schema would come before `public` in the sessions of this role, and an installation is there.
-SELECT $1::text = current_user AND to_regclass('public.system_version') IS NOT NULL;
+-- Whether a new schema would come before `public` in the sessions of an installation there: by default they look first
+-- into the schema that has the name of their role.
+SELECT $1::text = current_user AND EXISTS (
+    SELECT
+    FROM pg_class AS class
+    JOIN pg_roles AS role ON role.oid = class.relowner
+    WHERE class.oid = to_regclass('public.system_version')
+      AND role.rolname = current_user
+);
 
 -- name: pass_counters_of_version
 -- Moves the counters behind those of before: every process reads anew what it keeps in memory.
