@@ -13,6 +13,7 @@ from falcon import testing
 from falcon.testing import Cookie
 
 from cms.app import App
+from tests.waiting import await_index_builds
 
 ADMIN_EMAIL = "admin@example.com"
 ADMIN_PASSWORD = "correct horse battery staple"
@@ -142,4 +143,5 @@ class Client:
         )
 
     def close(self) -> None:
+        await_index_builds()
         self.app.close()
