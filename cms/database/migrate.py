@@ -179,22 +179,23 @@ def _use_schema(connection: DriverConnection, schema: str) -> None:
     with connection.transaction():
         # Two installations may begin at once, which share a database and its extensions.
         _execute(connection, "lock_database")
-        _create_schema(connection, schema)
+        with _refused_migration():
+            create_schema(connection, schema)
         _check_schema(connection, schema)
         if not _has_table(connection):
             _execute(connection, "create_shared_extensions")
 
 
-def _create_schema(connection: DriverConnection, schema: str) -> None:
-    try:
-        create_schema(connection, schema)
-    except Refused as error:
-        raise MigrationError(str(error)) from None
-
-
 def _check_schema(connection: DriverConnection, schema: str) -> None:
-    try:
+    with _refused_migration():
         check_schema(connection, schema, needs_tables=False)
+
+
+@contextmanager
+def _refused_migration() -> Iterator[None]:
+    """Turn a refusal into the error of a migration, in the same words."""
+    try:
+        yield
     except Refused as error:
         raise MigrationError(str(error)) from None
 
