@@ -168,7 +168,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.server.loop.call_soon_threadsafe(self._resume_reading)
 
     def _resume_reading(self) -> None:
-        if not self.is_lost:
+        if not self.is_lost and not self.is_closing:
             self._request_reader.resume()
 
     def ask_for_body(self) -> None:
@@ -210,8 +210,13 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.server.loop.call_soon(self._advance)
 
     def end_after_answers(self) -> None:
-        """Read no more requests, but answer those that have arrived."""
+        """Read no more requests, but answer those that have arrived.
+
+        What comes meanwhile waits in the socket: a client that sends too much is reset once it has
+        its answers, and not before.
+        """
         self.is_closing = True
+        self.transport.pause_reading()
 
     def _end(self) -> None:
         """Close, but give the client time to read.

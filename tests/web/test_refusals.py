@@ -145,6 +145,29 @@ def test_half_a_request_behind_the_last_answer_is_not_refused(
     assert [worker.pid for worker in server.workers()] == pids
 
 
+def test_a_client_that_goes_on_behind_a_broken_body_gets_its_answer_first() -> None:
+    """The server reads no more from it until a thread has answered."""
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    body = b"%x\r\n%b\r\nno size\r\n" % (262_145, b"x" * 262_145)
+    with (
+        running("event", threads=1) as server,
+        server.connect(10) as first,
+        server.connect(10) as second,
+        ThreadPoolExecutor(1) as sender,
+    ):
+        first.send(get("/sleep?seconds=0.5"))
+        rest = sender.submit(send_until_the_end, second, head + body + b"x" * 20_000_000)
+        answer = second.answer()
+        assert (answer.status, answer.keeps) == (200, False)
+        assert answer.json()["fault"]
+        rest.result()
+
+
+def send_until_the_end(wire: Wire, data: bytes) -> None:
+    with suppress(BrokenPipeError, ConnectionResetError):
+        wire.send(data)
+
+
 def test_connections_beyond_the_limit_get_one_answer_each() -> None:
     with (
         running("event", worker_connections=20, threads=4, keep_alive=1) as server,
