@@ -83,7 +83,7 @@ PayloadPath = tuple[str | int, ...]
 Inquiry = Callable[[Any], list[Problem]]
 """Asks the database what else is wrong with a refused payload.
 
-cms/items/write/refusal_diagnosis.py has it.
+cms/items/write/run/refusal_diagnosis.py has it.
 """
 
 

@@ -15,13 +15,13 @@ from cms.items.read.reads import parse_key
 from cms.items.write import plans
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.calls import WriteCall, WrittenItems
-from cms.items.write.executor import Executor
 from cms.items.write.filtering import FlowFilter, filtered_plan, has_filters
 from cms.items.write.item_filters import check_deletion
-from cms.items.write.named_keys import named_keys
-from cms.items.write.parsed import Expects
-from cms.items.write.planning import plan_deletion
-from cms.items.write.running import run_plan
+from cms.items.write.run.planning import plan_deletion
+from cms.items.write.run.running import run_plan
+from cms.items.write.stages.parsed import Expects
+from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.named_keys import named_keys
 from cms.mappings import without
 from cms.query.language.parse import parse_query_string
 from cms.schema.model import Collection

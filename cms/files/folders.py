@@ -14,7 +14,7 @@ from cms.files.contents import Content, FieldValues
 from cms.files.file_rows import NewRow, WriteRequest
 from cms.files.media_library import LibraryCalls, MediaLibrary
 from cms.items.write.calls import WriteCall
-from cms.items.write.rows import link_revisions
+from cms.items.write.transaction.rows import link_revisions
 from cms.schema.system import FILES, FOLDERS
 
 _Parents = dict[str, str | None]

@@ -1,7 +1,7 @@
 """Items as clients send them, turned into the texts that columns take (docs/writes.md).
 
 Values for related items are put aside as they came, in `ParsedItem.nested`, for
-cms/items/write/payload_parser.py.
+cms/items/write/parse/payload_parser.py.
 """
 
 from __future__ import annotations

@@ -24,6 +24,12 @@ LAYERS = (
     "mail",
     "store",
     "items.read",
+    "items.write.transaction",
+    "items.write.stages",
+    "items.write.parse",
+    "items.write.hooks",
+    "items.write.complete",
+    "items.write.run",
     "items.write",
     "items.history",
     "items.transfer",
@@ -48,7 +54,7 @@ def layer(module: str) -> str:
     parts = module.split(".")[1:]
     if parts and parts[0] in TOP:
         return "top"
-    for name in (".".join(parts[:2]), *parts[:1]):
+    for name in (".".join(parts[:3]), ".".join(parts[:2]), *parts[:1]):
         if name in LAYERS:
             return name
     return "base"

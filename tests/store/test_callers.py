@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cms.items.write.caller_values import caller_values
+from cms.items.write.complete.caller_values import caller_values
 from cms.query.language.ast import Caller, CallerValue
 from cms.query.rules.payload_rules import parse_rule
 from cms.query.rules.resolved_rules import resolve_rule

@@ -13,10 +13,11 @@ import pytest
 
 from cms.access.policy import ADMIN, Actor
 from cms.errors import Refused
-from cms.items.write import executor, single_statement, writes
+from cms.items.write import single_statement, writes
 from cms.items.write.calls import CHANGE, CREATE, DELETE
-from cms.items.write.executor import Executor
-from cms.items.write.rows import run_action
+from cms.items.write.transaction import executor
+from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.rows import run_action
 from cms.items.write.writes import WriteOperation, WriteTarget
 from cms.query.plan.bindings import bind_values
 from cms.store.actors import find_actor

@@ -4,7 +4,7 @@ kind.
 
 from __future__ import annotations
 
-from cms.items.write.parsed import Expects
+from cms.items.write.stages.parsed import Expects
 from cms.query.plan.links import link_of, target_collections
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
 from cms.schema.payload import ItemParser

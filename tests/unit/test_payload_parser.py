@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cms.errors import Refused
-from cms.items.write.parsed import (
+from cms.items.write.parse.payload_parser import PayloadParser
+from cms.items.write.stages.parsed import (
     ColumnRows,
     Expects,
     Owner,
@@ -17,7 +18,6 @@ from cms.items.write.parsed import (
     ParsedToOne,
     PendingKey,
 )
-from cms.items.write.payload_parser import PayloadParser
 from cms.schema.model import Collection
 from cms.schema.payload import ItemParser
 from tests.unit.library import AUTHORS, BOOKS, COUNTRIES, LIBRARY, TOPICS, item_parser

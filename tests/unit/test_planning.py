@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cms.access.guarded_rules import NO_ROWS
-from cms.items.write.mutations import (
+from cms.items.write.run.planning import plan_mutations
+from cms.items.write.stages.mutations import (
     AuthorizedDelete,
     AuthorizedSet,
     Delete,
@@ -16,10 +17,9 @@ from cms.items.write.mutations import (
     RowId,
     Update,
 )
-from cms.items.write.parsed import PENDING_KEY, Pairs
-from cms.items.write.planning import plan_mutations
-from cms.items.write.problems import PayloadPosition
-from cms.items.write.resolved_rows import (
+from cms.items.write.stages.parsed import PENDING_KEY, Pairs
+from cms.items.write.stages.problems import PayloadPosition
+from cms.items.write.stages.resolved_rows import (
     ResolvedRow,
     ResolvedSet,
     ResolvedToMany,

@@ -13,13 +13,13 @@ from cms.flows.run import Rejected, RenderedOptions, Run
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import keyed
 from cms.items.write.calls import CREATE, DELETE, PUT, WriteCall, WriteIntent, new_call
-from cms.items.write.executor import Executor
 from cms.items.write.keyed_plans import (
     AnsweredKeys,
     plan_keyed_create,
     plan_keyed_deletion,
     plan_keyed_update,
 )
+from cms.items.write.transaction.executor import Executor
 from cms.query.language.ast import EMPTY_QUERY
 from cms.store.actors import find_actor
 from cms.store.context import RequestContext

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cms.errors import Problem, abbreviated, invalid_payload
 from cms.items.history.mentions import CommentText
-from cms.items.write.problems import WHOLE_ITEM, PayloadPosition, Problems
+from cms.items.write.stages.problems import WHOLE_ITEM, PayloadPosition, Problems
 from cms.schema.model import Collection
 from cms.schema.payload import MISSING_KEY, REPEATED, invalid_item, value_problem
 from cms.schema.reasons import NO_SUCH_FIELD

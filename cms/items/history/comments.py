@@ -15,9 +15,9 @@ from cms.items.history.readable_keys import require_readable
 from cms.items.read.answers import json_body
 from cms.items.read.prepare import RowTest
 from cms.items.read.reads import parse_key, require_own_user, require_user
-from cms.items.write.executor import Executor
-from cms.items.write.named_keys import named_keys
-from cms.items.write.preconditions import check_match
+from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.named_keys import named_keys
+from cms.items.write.transaction.preconditions import check_match
 from cms.query.language.parse import parse_query_string
 from cms.schema.model import Collection
 from cms.schema.system import ACTIVITY

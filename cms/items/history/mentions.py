@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cms.errors import Refused, invalid_payload
 from cms.items.history.readable_keys import readable_keys
-from cms.items.write.executor import Executor
+from cms.items.write.transaction.executor import Executor
 from cms.mail.notifications import Notice, Notification, notify_all
 from cms.store.actors import cached_actor
 from cms.store.identity import Identity

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from cms.access.guard import readable_collection
 from cms.errors import Refused, not_found
 from cms.items.read.reads import parse_key
-from cms.items.write.executor import Executor
-from cms.items.write.rows import stored_keys
+from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.rows import stored_keys
 from cms.schema.model import Collection
 
 

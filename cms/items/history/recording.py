@@ -1,4 +1,4 @@
-"""History and events of rows that fixed statements write, and not cms/items/write/rows.py."""
+"""History and events of rows that fixed statements write (all others: cms/items/write)."""
 
 from __future__ import annotations
 

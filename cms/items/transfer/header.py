@@ -11,7 +11,7 @@ from cms.items.transfer.formats import unescape_formula
 from cms.items.transfer.import_problems import ImportProblems, refusal_at
 from cms.items.transfer.sources import SourceColumn
 from cms.items.write.calls import WriteCall
-from cms.items.write.parsed import Expects
+from cms.items.write.stages.parsed import Expects
 from cms.query.plan.links import link_of, target_collections
 from cms.schema.model import Field
 from cms.schema.payload import invalid_item

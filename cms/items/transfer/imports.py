@@ -31,11 +31,11 @@ from cms.items.transfer.sources import SOURCES, SourceColumn, SourceRow
 from cms.items.write.calls import WriteCall, WriteIntent, new_call
 from cms.items.write.item_filters import filtered_set
 from cms.items.write.nested import CompletePayload, write_tree
-from cms.items.write.parsed import Expects, ParsedSet
 from cms.items.write.plans import ParsedPayload, parse_payload
-from cms.items.write.refusal_diagnosis import InquirySet, refuse
-from cms.items.write.resolved_rows import ALL_NEW, StoredRows
-from cms.items.write.rows import advance_keys
+from cms.items.write.run.refusal_diagnosis import InquirySet, refuse
+from cms.items.write.stages.parsed import Expects, ParsedSet
+from cms.items.write.stages.resolved_rows import ALL_NEW, StoredRows
+from cms.items.write.transaction.rows import advance_keys
 from cms.processes.memory import note_memory_use
 from cms.query.language.ast import EMPTY_QUERY
 from cms.query.sql import locks

@@ -1,1 +1,1 @@
-"""Writes of items: parsed, resolved, authorized and planned, run."""
+"""Writes of items: parsed, completed and resolved, authorized, planned and run."""

@@ -16,15 +16,15 @@ from cms.access.views import rules_of
 from cms.access.write_permissions import WritePermissions, has_all_covered, rule_of_grants
 from cms.database.connections import Fetch
 from cms.errors import forbidden, not_found
-from cms.items.write.call_cache import CallCache
-from cms.items.write.completing import RowCompleter
+from cms.items.write.complete.call_cache import CallCache
+from cms.items.write.complete.completing import RowCompleter
+from cms.items.write.complete.validating import PayloadValidator
 from cms.items.write.hooks import hooks_of
-from cms.items.write.mutations import AuthorizedDelete, AuthorizedSet, RowId, RowSet
-from cms.items.write.problems import Problems
-from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet, keys_of
-from cms.items.write.row_indexes import at_indexes
-from cms.items.write.validating import PayloadValidator
-from cms.items.write.written_rows import WrittenRows
+from cms.items.write.stages.mutations import AuthorizedDelete, AuthorizedSet, RowId, RowSet
+from cms.items.write.stages.problems import Problems
+from cms.items.write.stages.resolved_rows import ResolvedRow, ResolvedSet, keys_of
+from cms.items.write.stages.written_rows import WrittenRows
+from cms.items.write.transaction.row_indexes import at_indexes
 from cms.query.plan.shared_masks import has_subselect
 from cms.query.sql.row_checks import check_rows
 from cms.schema.model import Collection

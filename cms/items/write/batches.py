@@ -24,8 +24,6 @@ from cms.items.write.calls import (
     WrittenItems,
     new_call,
 )
-from cms.items.write.executor import Executor
-from cms.items.write.named_keys import require_query
 from cms.items.write.plans import (
     plan_create,
     plan_delete,
@@ -35,8 +33,10 @@ from cms.items.write.plans import (
     plan_update_each,
     plan_update_many,
 )
-from cms.items.write.preconditions import check_match, check_singleton
-from cms.items.write.rows import lock_rows
+from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.named_keys import require_query
+from cms.items.write.transaction.preconditions import check_match, check_singleton
+from cms.items.write.transaction.rows import lock_rows
 from cms.processes.memory import note_memory_use
 from cms.query.language.operations import (
     NAMING_FIELDS,

@@ -16,13 +16,13 @@ from cms.database.connections import Transaction
 from cms.errors import not_found
 from cms.items.read.reads import Item
 from cms.items.write.authorizing import WriteAuthorizer
-from cms.items.write.executor import Executor
-from cms.items.write.item_parsers import item_parser_of
 from cms.items.write.nested import CompletePayload
-from cms.items.write.parsed import Expects, ParsedSet
-from cms.items.write.payload_parser import PayloadParser
-from cms.items.write.refusal_diagnosis import InquirySet, refuse
-from cms.items.write.resolved_rows import ALL_NEW, StoredRows
+from cms.items.write.parse.item_parsers import item_parser_of
+from cms.items.write.parse.payload_parser import PayloadParser
+from cms.items.write.run.refusal_diagnosis import InquirySet, refuse
+from cms.items.write.stages.parsed import Expects, ParsedSet
+from cms.items.write.stages.resolved_rows import ALL_NEW, StoredRows
+from cms.items.write.transaction.executor import Executor
 from cms.query.language.ast import ParsedQuery
 from cms.schema.model import Collection
 from cms.schema.payload import ItemParser

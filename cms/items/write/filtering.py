@@ -13,15 +13,15 @@ from typing import NamedTuple, TypeVar
 from cms.database.connections import Transaction
 from cms.errors import Refused
 from cms.items.write.calls import WriteCall
-from cms.items.write.event_runs import has_filter
 from cms.items.write.item_filters import ItemFilter
-from cms.items.write.named_keys import named_keys
-from cms.items.write.problems import (
+from cms.items.write.stages.problems import (
     WHOLE_ITEM,
     PayloadPosition,
     key_change_problem,
     with_position,
 )
+from cms.items.write.transaction.event_runs import has_filter
+from cms.items.write.transaction.named_keys import named_keys
 from cms.store.write_plan import WritePlan
 
 T = TypeVar("T")

@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 from cms.errors import Refused
 from cms.items.write.authorizing import WriteAuthorizer
-from cms.items.write.event_runs import event_verbs, has_filter, json_keys
-from cms.items.write.executor import Executor
-from cms.items.write.parsed import ParsedRow, ParsedSet
-from cms.items.write.payload_parser import PayloadParser
-from cms.items.write.problems import (
+from cms.items.write.parse.payload_parser import PayloadParser
+from cms.items.write.stages.parsed import ParsedRow, ParsedSet
+from cms.items.write.stages.problems import (
     WHOLE_ITEM,
     PayloadPosition,
     key_change_problem,
     with_position,
 )
-from cms.items.write.resolved_rows import StoredRows
+from cms.items.write.stages.resolved_rows import StoredRows
+from cms.items.write.transaction.event_runs import event_verbs, has_filter, json_keys
+from cms.items.write.transaction.executor import Executor
 from cms.schema.model import Collection
 from cms.store.event_flows import CollectionEvents
 from cms.store.payload_filter import FilterEvent

@@ -7,12 +7,8 @@ from functools import partial
 
 from cms.database.connections import Transaction
 from cms.items.write.calls import WriteCall
-from cms.items.write.event_runs import json_keys
-from cms.items.write.executor import Executor
 from cms.items.write.filtering import FlowFilter, filtered_plan, has_filters
-from cms.items.write.named_keys import named_keys
 from cms.items.write.nested import CompletePayload, write_tree
-from cms.items.write.parsed import Expects
 from cms.items.write.plans import (
     ParsedPayload,
     complete_singleton,
@@ -20,6 +16,10 @@ from cms.items.write.plans import (
     delete_items,
     parse_payload,
 )
+from cms.items.write.stages.parsed import Expects
+from cms.items.write.transaction.event_runs import json_keys
+from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.named_keys import named_keys
 from cms.store.write_plan import WritePlan
 
 AnsweredKeys = list[object]

@@ -16,8 +16,8 @@ from cms.errors import Problem, Refused, abbreviated, invalid_payload, not_found
 from cms.fragment import Fragment, commas, param
 from cms.items.read.reads import parse_key
 from cms.items.write.authorizing import WriteAuthorizer
-from cms.items.write.event_runs import json_keys, queue_event_runs
-from cms.items.write.executor import Executor
+from cms.items.write.transaction.event_runs import json_keys, queue_event_runs
+from cms.items.write.transaction.executor import Executor
 from cms.query.sql import locks, sorting
 from cms.query.sql.arguments import AUTHOR_TYPES
 from cms.schema.model import Collection, Field

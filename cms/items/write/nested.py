@@ -14,20 +14,20 @@ from typing import NamedTuple
 from cms.database.error_mapping import Conflict
 from cms.errors import STATUS, Problem, Refused
 from cms.items.write.authorizing import WriteAuthorizer
-from cms.items.write.executor import Executor
 from cms.items.write.hooks import hooks_of
 from cms.items.write.item_filters import check_deletion
-from cms.items.write.mutations import AuthorizedDelete, AuthorizedSet, RowSet
-from cms.items.write.parsed import ParsedSet
-from cms.items.write.payload_parser import PayloadParser
-from cms.items.write.planning import plan_mutations
-from cms.items.write.problems import with_position
-from cms.items.write.refusal_diagnosis import InquirySet, refuse
-from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet, walk_sets
+from cms.items.write.parse.payload_parser import PayloadParser
 from cms.items.write.resolving import Resolver
-from cms.items.write.rows import lock_rows
-from cms.items.write.running import run_plan
-from cms.items.write.written_rows import WrittenRows
+from cms.items.write.run.planning import plan_mutations
+from cms.items.write.run.refusal_diagnosis import InquirySet, refuse
+from cms.items.write.run.running import run_plan
+from cms.items.write.stages.mutations import AuthorizedDelete, AuthorizedSet, RowSet
+from cms.items.write.stages.parsed import ParsedSet
+from cms.items.write.stages.problems import with_position
+from cms.items.write.stages.resolved_rows import ResolvedRow, ResolvedSet, walk_sets
+from cms.items.write.stages.written_rows import WrittenRows
+from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.rows import lock_rows
 
 
 class CompletePayload(NamedTuple):

@@ -18,18 +18,18 @@ from cms.database.connections import Transaction, single_value
 from cms.errors import not_found
 from cms.items.write import single_statement
 from cms.items.write.calls import WriteCall, WrittenItems
-from cms.items.write.executor import Executor
 from cms.items.write.filtering import filtered_plan, has_filters
 from cms.items.write.item_filters import check_deletion, filtered_set
-from cms.items.write.named_keys import named_keys
 from cms.items.write.nested import CompletePayload, write_tree
-from cms.items.write.parsed import Expects, ParsedSet
-from cms.items.write.payload_parser import PayloadParser
-from cms.items.write.planning import plan_deletion
-from cms.items.write.preconditions import check_match, check_singleton
-from cms.items.write.problems import WHOLE_ITEM, key_change_problem
-from cms.items.write.resolved_rows import StoredRows
-from cms.items.write.running import run_plan
+from cms.items.write.parse.payload_parser import PayloadParser
+from cms.items.write.run.planning import plan_deletion
+from cms.items.write.run.running import run_plan
+from cms.items.write.stages.parsed import Expects, ParsedSet
+from cms.items.write.stages.problems import WHOLE_ITEM, key_change_problem
+from cms.items.write.stages.resolved_rows import StoredRows
+from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.named_keys import named_keys
+from cms.items.write.transaction.preconditions import check_match, check_singleton
 from cms.query.sql import locks
 from cms.schema.payload import MISSING_KEY, REPEATED, invalid_item
 from cms.store.write_plan import WritePlan

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from cms.access.guard import view_of
 from cms.errors import Problem, abbreviated
 from cms.items.write.authorizing import WriteAuthorizer
-from cms.items.write.executor import Executor
 from cms.items.write.item_filters import filtered_set
-from cms.items.write.parsed import (
+from cms.items.write.parse.payload_parser import PayloadParser
+from cms.items.write.stages.parsed import (
     Expects,
     Owner,
     ParsedRow,
@@ -25,16 +25,16 @@ from cms.items.write.parsed import (
     ParsedToMany,
     ParsedToOne,
 )
-from cms.items.write.payload_parser import PayloadParser
-from cms.items.write.problems import PayloadPosition, Problems
-from cms.items.write.resolved_rows import (
+from cms.items.write.stages.problems import PayloadPosition, Problems
+from cms.items.write.stages.resolved_rows import (
     ResolvedSet,
     ResolvedToMany,
     ResolvedToOne,
     StoredRows,
     deletes_dropped,
 )
-from cms.items.write.rows import column_by_key, lock_list
+from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.rows import column_by_key, lock_list
 from cms.query.language.ast import AtField, OperatorTest, Pick, Query, Slot
 from cms.schema.auto_fields import takes_null
 from cms.schema.field_names import FieldName

@@ -21,14 +21,14 @@ from cms.errors import Refused, forbidden, not_found
 from cms.fragment import Fragment
 from cms.items.read.reads import Item
 from cms.items.write.calls import WriteCall, WrittenItems
-from cms.items.write.conflicts import locating_conflicts
-from cms.items.write.event_runs import cause_literals, flows_after
-from cms.items.write.executor import number_parameters
-from cms.items.write.mutations import AuthorizedSet, Delete, Insert, Update
-from cms.items.write.problems import Problems
-from cms.items.write.refusal_diagnosis import InquirySet, inquire_on_conflict
-from cms.items.write.resolved_rows import ResolvedSet, values_of
-from cms.items.write.rows import ColumnNames, column_values, group_by_columns, not_taken
+from cms.items.write.run.conflicts import locating_conflicts
+from cms.items.write.run.refusal_diagnosis import InquirySet, inquire_on_conflict
+from cms.items.write.stages.mutations import AuthorizedSet, Delete, Insert, Update
+from cms.items.write.stages.problems import Problems
+from cms.items.write.stages.resolved_rows import ResolvedSet, values_of
+from cms.items.write.transaction.event_runs import cause_literals, flows_after
+from cms.items.write.transaction.executor import number_parameters
+from cms.items.write.transaction.rows import ColumnNames, column_values, group_by_columns, not_taken
 from cms.query.language.ast import Query
 from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.links import Link

@@ -294,7 +294,7 @@ def _order(query: GuardedQuery) -> tuple[Order, ...]:
 
 def _term(term: GuardedTerm | AggregateTerm) -> Order:
     # A write takes the keys of the items that its query selects, and drops the aggregates of the
-    # query (cms/items/write/named_keys.py), but not a sort by them.
+    # query (cms/items/write/transaction/named_keys.py), but not a sort by them.
     if isinstance(term, AggregateTerm):
         raise invalid_query("Only groups are sorted by aggregates", parameter="sort")
     for step in term.path:

@@ -1,6 +1,6 @@
 """The printers of queries about rows that the database has refused.
 
-cms/items/write/refusal_diagnosis.py runs them.
+cms/items/write/run/refusal_diagnosis.py runs them.
 
 Values are sent as text and cast to the types of their columns without domains and lengths, unless
 the question is about these. Where the answer is rows, they hold the numbers of the refused rows,

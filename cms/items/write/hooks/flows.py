@@ -11,7 +11,7 @@ from cms.flows.definition.flow import FlowProblem, flow_definition, flow_problem
 from cms.flows.definition.graph import ENDS, NO_OPERATION
 from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.items.write.hooks.hook import SystemTableHooks, failed_validation, one_of
-from cms.items.write.resolved_rows import ResolvedRow, keys_of
+from cms.items.write.stages.resolved_rows import ResolvedRow, keys_of
 from cms.schema.system import FLOWS, choices_of
 from cms.store.context import RequestContext
 

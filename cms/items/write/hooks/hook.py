@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from cms.database.connections import Fetch
 from cms.errors import Problem, Refused, abbreviated
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.stages.resolved_rows import ResolvedRow
 from cms.schema.system import LIMIT_RULE
 from cms.store.context import RequestContext
 from cms.text_shapes import COLOR, MASK

@@ -18,7 +18,7 @@ from cms.items.write.hooks.hook import (
     failed_validation,
     one_of,
 )
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.stages.resolved_rows import ResolvedRow
 from cms.option_checks import OptionError
 from cms.query.language.parse import PageSizes, parse
 from cms.query.plan.bindings import bind_values

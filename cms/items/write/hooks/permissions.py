@@ -19,7 +19,7 @@ from cms.items.write.hooks.hook import (
     unprocessable,
 )
 from cms.items.write.hooks.users import USER_HOOKS
-from cms.items.write.resolved_rows import ResolvedRow, keys_of
+from cms.items.write.stages.resolved_rows import ResolvedRow, keys_of
 from cms.query.rules.payload_rules import parse_rule
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter

@@ -8,7 +8,7 @@ from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import forbidden
 from cms.items.write.hooks.hook import SystemTableHooks, text_check
-from cms.items.write.resolved_rows import ResolvedRow, keys_of
+from cms.items.write.stages.resolved_rows import ResolvedRow, keys_of
 from cms.mail.notifications import mail_notifications
 from cms.store.context import RequestContext
 

@@ -9,7 +9,7 @@ from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.items.write.hooks.hook import InvalidPart, SystemTableHooks, raise_errors, unprocessable
 from cms.items.write.hooks.users import require_active_admin
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.stages.resolved_rows import ResolvedRow
 from cms.store.context import RequestContext
 
 

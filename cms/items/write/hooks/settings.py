@@ -20,7 +20,7 @@ from cms.items.write.hooks.hook import (
     text_check,
 )
 from cms.items.write.hooks.roles import require_plain_registration_role
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.stages.resolved_rows import ResolvedRow
 from cms.query.language.ast import And, AtField, Filter, Or
 from cms.query.language.relation_tests import has_item_test
 from cms.query.rules.payload_rules import parse_rule

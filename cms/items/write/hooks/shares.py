@@ -13,7 +13,7 @@ from cms.database.statements import statement
 from cms.errors import Refused, forbidden
 from cms.hashing.passwords import check_password
 from cms.items.write.hooks.hook import SystemTableHooks, check_limit, unprocessable
-from cms.items.write.resolved_rows import ResolvedRow, keys_of
+from cms.items.write.stages.resolved_rows import ResolvedRow, keys_of
 from cms.query.sql.row_checks import check_rows
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter

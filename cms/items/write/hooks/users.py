@@ -11,7 +11,7 @@ from cms.emails import is_email
 from cms.errors import forbidden
 from cms.hashing.passwords import check_password
 from cms.items.write.hooks.hook import SystemTableHooks, one_of, unprocessable
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.stages.resolved_rows import ResolvedRow
 from cms.schema.system import USERS, choices_of
 from cms.store.context import RequestContext
 

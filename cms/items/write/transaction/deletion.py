@@ -17,9 +17,9 @@ from functools import partial
 from cms.database.connections import single_value
 from cms.errors import not_found
 from cms.fragment import Fragment
-from cms.items.write.event_runs import json_keys, queue_event_runs
-from cms.items.write.executor import Executor
-from cms.items.write.rows import WrittenRow, run_action_by_key
+from cms.items.write.transaction.event_runs import json_keys, queue_event_runs
+from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.rows import WrittenRow, run_action_by_key
 from cms.query.sql import referential
 from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array

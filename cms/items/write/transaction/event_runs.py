@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cms import jsontext
 from cms.database.statements import statement
-from cms.items.write.executor import Executor
+from cms.items.write.transaction.executor import Executor
 from cms.query.sql.arguments import FlowsByVerb
 from cms.schema.model import Collection
 from cms.schema.system import FILES, event_name

@@ -7,7 +7,7 @@ from cms.errors import Problem, Refused, not_found
 from cms.etags import matches_version
 from cms.items.read.prepare import narrow_to_key
 from cms.items.read.reads import NO_ROW_VERSION
-from cms.items.write.executor import Executor
+from cms.items.write.transaction.executor import Executor
 from cms.query.language.ast import Query, RowOutput, Slot
 from cms.query.sql import locks
 from cms.schema.model import Collection

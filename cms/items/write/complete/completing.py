@@ -14,22 +14,22 @@ from cms.access.policy import Grant
 from cms.access.views import grants_covering
 from cms.access.write_permissions import WritePermissions
 from cms.errors import Problem, forbidden
-from cms.items.write.call_cache import CallCache
-from cms.items.write.field_rules import FieldRules
-from cms.items.write.hooks import hooks_of
-from cms.items.write.hooks.hook import SystemTableHooks
-from cms.items.write.parsed import Owner, ParsedRow, ParsedSet
-from cms.items.write.plain_rows import (
+from cms.items.write.complete.call_cache import CallCache
+from cms.items.write.complete.field_rules import FieldRules
+from cms.items.write.complete.plain_rows import (
     AutoFilling,
     add_row_problems,
     changed_plain_rows,
     new_plain_rows,
     values_without_key,
 )
-from cms.items.write.presets import PresetBinder
-from cms.items.write.problems import Problems
-from cms.items.write.resolved_rows import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
-from cms.items.write.validating import PayloadValidator
+from cms.items.write.complete.presets import PresetBinder
+from cms.items.write.complete.validating import PayloadValidator
+from cms.items.write.hooks import hooks_of
+from cms.items.write.hooks.hook import SystemTableHooks
+from cms.items.write.stages.parsed import Owner, ParsedRow, ParsedSet
+from cms.items.write.stages.problems import Problems
+from cms.items.write.stages.resolved_rows import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
 from cms.query.plan.links import link_of
 from cms.schema.auto_fields import (
     NO_AUTO_VALUES,

@@ -10,11 +10,11 @@ from cms import jsontext
 from cms.access.guarded_rules import GuardedGrant
 from cms.database.connections import Fetch
 from cms.errors import Problem
-from cms.items.write.call_cache import CallCache
-from cms.items.write.caller_values import caller_values
-from cms.items.write.field_rules import FieldRules, field_rules, filled_values
-from cms.items.write.problems import Problems
-from cms.items.write.resolved_rows import ResolvedRow, keys_of
+from cms.items.write.complete.call_cache import CallCache
+from cms.items.write.complete.caller_values import caller_values
+from cms.items.write.complete.field_rules import FieldRules, field_rules, filled_values
+from cms.items.write.stages.problems import Problems
+from cms.items.write.stages.resolved_rows import ResolvedRow, keys_of
 from cms.query.language.ast import CallerValue
 from cms.query.rules.validation import RuleContext, failures
 from cms.query.sql.row_checks import item_contents

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cms.items.write.mutations import RowId, RowSet
-from cms.items.write.resolved_rows import ResolvedRow, keys_of, values_of
-from cms.items.write.rows import WrittenRow
+from cms.items.write.stages.mutations import RowId, RowSet
+from cms.items.write.stages.resolved_rows import ResolvedRow, keys_of, values_of
+from cms.items.write.transaction.rows import WrittenRow
 from cms.schema.model import Collection
 from cms.schema.payload import RowValues
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from cms.items.write.mutations import DeferredUpdate, RowId
-from cms.items.write.resolved_rows import ResolvedRow, values_of
-from cms.items.write.row_indexes import at_indexes
-from cms.items.write.rows import group_by_columns
+from cms.items.write.stages.mutations import DeferredUpdate, RowId
+from cms.items.write.stages.resolved_rows import ResolvedRow, values_of
+from cms.items.write.transaction.row_indexes import at_indexes
+from cms.items.write.transaction.rows import group_by_columns
 from cms.query.plan.links import links_from
 from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import MutableRowValues

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from cms.errors import Problem
-from cms.items.write.parsed import ParsedRow, ParsedSet
-from cms.items.write.problems import Problems
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.stages.parsed import ParsedRow, ParsedSet
+from cms.items.write.stages.problems import Problems
+from cms.items.write.stages.resolved_rows import ResolvedRow
 from cms.schema.auto_fields import AutoFields, AutoValues, complete_change, complete_new
 from cms.schema.payload import MutableRowValues, RowValues
 

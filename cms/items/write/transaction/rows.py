@@ -1,8 +1,8 @@
 """Inserts and updates rows with their history, and locks and reads them before.
 
 `insert_rows` and `update_rows` take any number of rows of one collection, and run one statement
-for all rows that name the same columns (cms/query/sql/write.py). `delete_rows` is in
-cms/items/write/deletion.py. Nothing here checks permissions: the rows are authorized before.
+for all rows that name the same columns (cms/query/sql/write.py). `delete_rows` is in deletion.py.
+Nothing here checks permissions: the rows are authorized before.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from cms.database.connections import Row, single_value, single_values
 from cms.database.statements import statement
 from cms.errors import Refused, invalid_payload, not_found
 from cms.fragment import Fragment
-from cms.items.write.event_runs import cause_literals, flows_after
-from cms.items.write.executor import Executor
-from cms.items.write.row_indexes import at_indexes
+from cms.items.write.transaction.event_runs import cause_literals, flows_after
+from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.row_indexes import at_indexes
 from cms.query.sql import locks, write
 from cms.query.sql.arguments import ArgumentSlots, FlowsByVerb
 from cms.query.sql.arrays import array
@@ -48,7 +48,7 @@ def insert_rows(
     rows = _with_keys(executor, collection, rows)
     rows = _with_sort_values(executor, collection, rows)
     written: dict[int, WrittenRow] = {}
-    for indexes in groups.values():  # cms/items/write/deferred_keys.py relies on this order
+    for indexes in groups.values():  # cms/items/write/run/deferred_keys.py relies on this order
         group = _insert_group(executor, collection, at_indexes(rows, indexes))
         written.update(zip(indexes, group, strict=True))
     return at_indexes(written, range(len(rows)))

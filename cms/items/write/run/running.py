@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cms.database.error_mapping import Conflict
-from cms.items.write.conflicts import locating_conflicts
-from cms.items.write.deletion import delete_rows
-from cms.items.write.executor import Executor
-from cms.items.write.mutations import (
+from cms.items.write.run.conflicts import locating_conflicts
+from cms.items.write.run.refusal_diagnosis import InquirySet, inquire_on_conflict
+from cms.items.write.stages.mutations import (
     DeferredUpdate,
     Delete,
     Insert,
@@ -22,10 +21,12 @@ from cms.items.write.mutations import (
     RowSet,
     Update,
 )
-from cms.items.write.refusal_diagnosis import InquirySet, inquire_on_conflict
-from cms.items.write.resolved_rows import keys_of
-from cms.items.write.row_indexes import at_indexes
-from cms.items.write.rows import (
+from cms.items.write.stages.resolved_rows import keys_of
+from cms.items.write.stages.written_rows import WrittenRows
+from cms.items.write.transaction.deletion import delete_rows
+from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.row_indexes import at_indexes
+from cms.items.write.transaction.rows import (
     advance_keys,
     column_by_key,
     insert_rows,
@@ -34,7 +35,6 @@ from cms.items.write.rows import (
     reserve_revisions,
     update_rows,
 )
-from cms.items.write.written_rows import WrittenRows
 from cms.schema.payload import MutableRowValues, RowValues
 
 

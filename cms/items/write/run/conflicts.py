@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from cms.database.error_mapping import RULE_BROKEN, Conflict
 from cms.errors import Problem, abbreviated, capitalized
-from cms.items.write.problems import with_position
-from cms.items.write.resolved_rows import ResolvedRow
+from cms.items.write.stages.problems import with_position
+from cms.items.write.stages.resolved_rows import ResolvedRow
 from cms.schema.model import CheckConstraint, Collection
 from cms.schema.types.field_type import Trait
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from cms.errors import Problem, abbreviated, combined, invalid_payload
 from cms.items.read.prepare import RowTest, narrowed
 from cms.items.read.reads import parse_key
-from cms.items.write.executor import Executor
-from cms.items.write.rows import lock_rows
+from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.rows import lock_rows
 from cms.query.language.ast import ParsedQuery, RowOutput
 from cms.query.language.parse import PARAMETERS, PageSizes, parse
 from cms.schema.model import Collection

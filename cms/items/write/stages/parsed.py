@@ -23,7 +23,7 @@ from enum import Enum
 from itertools import count, repeat
 from typing import NamedTuple, overload
 
-from cms.items.write.problems import PayloadPosition
+from cms.items.write.stages.problems import PayloadPosition
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
 from cms.schema.payload import RowValues

@@ -1,8 +1,8 @@
 """The second stage of a write: rows that are known to be stored or new.
 
 Their values are complete, with automatic values, and in new rows with presets. A resolved row is
-not changed any more: what authorizing adds makes another row (cms/items/write/mutations.py), and
-keys and revisions stand beside it (cms/items/write/written_rows.py).
+not changed any more: what authorizing adds makes another row (mutations.py), and keys and revisions
+stand beside it (written_rows.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cms.access.guarded_rules import GuardedGrant
-from cms.items.write.parsed import Owner, Pairs
-from cms.items.write.problems import PayloadPosition
+from cms.items.write.stages.parsed import Owner, Pairs
+from cms.items.write.stages.problems import PayloadPosition
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
 from cms.schema.payload import RowValues
@@ -167,8 +167,8 @@ def deletes_dropped(link: Link) -> bool:
 def walk_sets(resolved: ResolvedSet) -> Iterator[ResolvedSet]:
     """Yield all sets of a tree, each before the sets below it.
 
-    Planning numbers the sets in this order, so `_Planner` in cms/items/write/planning.py must visit
-    them in the same order.
+    Planning numbers the sets in this order, so `_Planner` (cms/items/write/run/planning.py) must
+    visit them in the same order.
     """
     yield resolved
     for to_one in resolved.to_one:

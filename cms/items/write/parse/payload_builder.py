@@ -1,7 +1,7 @@
 """Sets of parsed rows while they are built, which only the parser of payloads changes.
 
 Parsing goes item by item, while a set holds the rows of all items at one path. So sets grow until
-the whole payload is parsed, and are then built as frozen values (cms/items/write/parsed.py).
+the whole payload is parsed, and are then built as frozen values (cms/items/write/stages/parsed.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cms.items.write.parsed import (
+from cms.items.write.stages.parsed import (
     Expects,
     ListRemoval,
     Owner,
@@ -19,7 +19,7 @@ from cms.items.write.parsed import (
     ParsedToOne,
     UnresolvedItem,
 )
-from cms.items.write.problems import PayloadPosition
+from cms.items.write.stages.problems import PayloadPosition
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
 from cms.schema.payload import MutableRowValues

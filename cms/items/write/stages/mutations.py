@@ -1,7 +1,7 @@
 """The last stages of a write before it runs: authorized rows, and the mutations that write them.
 
-cms/items/write/planning.py turns authorized rows into a plan, cms/items/write/running.py runs it.
-Values of a plan never change; keys that become known while it runs are kept in `WrittenRows`.
+In cms/items/write/run, planning.py turns authorized rows into a plan, and running.py runs it. Its
+values never change; keys that become known while it runs are kept in `WrittenRows`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cms.access.guarded_rules import GuardedRule
-from cms.items.write.parsed import Pairs
-from cms.items.write.resolved_rows import ResolvedRow, ResolvedSet
+from cms.items.write.stages.parsed import Pairs
+from cms.items.write.stages.resolved_rows import ResolvedRow, ResolvedSet
 from cms.schema.model import Collection
 from cms.schema.payload import RowValues
 

@@ -1,4 +1,4 @@
-"""Parses the payload of a call into sets of rows (cms/items/write/parsed.py).
+"""Parses the payload of a call into sets of rows (cms/items/write/stages/parsed.py).
 
 Parsing reads nothing from the database, so that it can be done before the transaction.
 """
@@ -11,7 +11,14 @@ from typing import cast
 
 from cms.access.guard import read_only
 from cms.errors import Problem, forbidden, invalid_payload
-from cms.items.write.parsed import (
+from cms.items.write.parse.payload_builder import (
+    RowBuilder,
+    SetBuilder,
+    ToManyBuilder,
+    ToOneBuilder,
+    values_of_lists,
+)
+from cms.items.write.stages.parsed import (
     PENDING_KEY,
     ColumnRows,
     Expects,
@@ -20,14 +27,7 @@ from cms.items.write.parsed import (
     ParsedSet,
     UnresolvedItem,
 )
-from cms.items.write.payload_builder import (
-    RowBuilder,
-    SetBuilder,
-    ToManyBuilder,
-    ToOneBuilder,
-    values_of_lists,
-)
-from cms.items.write.problems import PayloadPosition, Problems
+from cms.items.write.stages.problems import PayloadPosition, Problems
 from cms.query.plan.links import Link, link_of
 from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import REPEATED, ItemParser, ParsedItem, invalid_item, value_problem

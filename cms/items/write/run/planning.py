@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from cms.items.write.deferred_keys import DeferredKeys, new_keys_of
-from cms.items.write.mutations import (
+from cms.items.write.run.deferred_keys import DeferredKeys, new_keys_of
+from cms.items.write.stages.mutations import (
     AuthorizedDelete,
     AuthorizedSet,
     Delete,
@@ -21,12 +21,12 @@ from cms.items.write.mutations import (
     RowSet,
     Update,
 )
-from cms.items.write.resolved_rows import (
+from cms.items.write.stages.resolved_rows import (
     ResolvedRow,
     ResolvedToMany,
     ResolvedToOne,
 )
-from cms.items.write.row_indexes import at_indexes
+from cms.items.write.transaction.row_indexes import at_indexes
 from cms.schema.model import Catalogue
 
 

@@ -16,11 +16,11 @@ from cms.database.connections import Row, single_values
 from cms.database.error_mapping import Conflict, Stale, UnexpectedError, database_problem
 from cms.errors import MAX_PROBLEMS, Problem, Refused
 from cms.fragment import Fragment
-from cms.items.write.conflicts import describe_check, with_field
-from cms.items.write.parsed import PendingKey
-from cms.items.write.problems import Problems, with_position
-from cms.items.write.resolved_rows import ResolvedRow
-from cms.items.write.row_indexes import at_indexes
+from cms.items.write.run.conflicts import describe_check, with_field
+from cms.items.write.stages.parsed import PendingKey
+from cms.items.write.stages.problems import Problems, with_position
+from cms.items.write.stages.resolved_rows import ResolvedRow
+from cms.items.write.transaction.row_indexes import at_indexes
 from cms.query.sql import diagnostic_queries
 from cms.schema.model import Catalogue, CheckConstraint, Collection, Field, ForeignKey
 from cms.schema.system import system_table

@@ -1,0 +1,1 @@
+"""Parsed rows become resolved ones: automatic values, presets, and checks of the values."""

@@ -1,0 +1,1 @@
+"""The first stage: payloads become sets of rows, before the database is asked about them."""

@@ -1,0 +1,1 @@
+"""The frozen values of a write, one kind for each of its stages."""

@@ -1,0 +1,1 @@
+"""What runs in the transaction of any write: statements, rows with their history, events."""
