@@ -495,6 +495,6 @@ def test_a_page_looks_up_only_the_items_of_its_rows(
         assert "hashed" not in plan, path
         before, index_name, _ = plan.partition(f'"Index Name": "{things.name}_pkey"')
         assert index_name, path
-        assert "system_held" not in before, (
+        assert "system_revision_row" not in before, (
             "what a revision holds is looked at last, for it takes longest"
         )
