@@ -69,7 +69,7 @@ def catalogues(connection: Connection) -> dict[str, set[str]]:
     }
 
 
-def test_the_schema_file_says_what_the_migrations_make(empty_dsn: str) -> None:
+def test_the_schema_file_equals_what_the_migrations_make(empty_dsn: str) -> None:
     migrate(empty_dsn)
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         by_migrations = catalogues(connection)
