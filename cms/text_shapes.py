@@ -16,6 +16,9 @@ UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
 """A number in a query string: int() also reads signs, underscores and digits of other scripts."""
 
+DEFAULT_PORTS = {"http": 80, "https": 443}
+"""The port of a URL that names none, by its scheme."""
+
 
 def url_host(host: str) -> str:
     """Return a host as it stands in a URL: an IPv6 address in brackets."""

@@ -151,7 +151,7 @@ CREATE TABLE system_collections (
 
 CREATE INDEX system_collections_group_idx ON system_collections ("group");
 
-COMMENT ON TABLE system_collections IS 'What people said about collections; a row without a table of that name is a folder, a table without a row is usable';
+COMMENT ON TABLE system_collections IS 'Settings of collections; a row without a table of that name is a folder, and a table without a row is usable';
 COMMENT ON COLUMN system_collections.searchable IS 'Whether the service keeps indexes that serve searches in the collection';
 COMMENT ON COLUMN system_collections.accountability IS 'What a write leaves behind: all is activity and revision, null is nothing';
 
@@ -181,7 +181,7 @@ CREATE TABLE system_fields (
     CONSTRAINT system_fields_collection_field_key UNIQUE (collection, field)
 );
 
-COMMENT ON TABLE system_fields IS 'What people said about fields; a row whose collection has no such column is an alias field';
+COMMENT ON TABLE system_fields IS 'Settings of fields; a row whose collection has no such column is an alias field';
 COMMENT ON COLUMN system_fields.special IS 'Markers that change how a value is stored or filled in: hash, conceal, date-created, m2m and the like';
 COMMENT ON COLUMN system_fields.searchable IS 'Whether searches look into the field, and of a relation into related items; null is into the field alone';
 COMMENT ON COLUMN system_fields.search_weight IS 'How much a searched word counts in the field; null is 1';
@@ -496,46 +496,46 @@ CREATE TABLE system_dropped_collections (
 COMMENT ON TABLE system_dropped_collections IS 'Collections that are gone and have left a history: up to these ids it is of items that no table has any more';
 
 -- Rules of permissions are tried on the items that revisions hold, as rows of the items' table.
-CREATE FUNCTION system_held(kind anyelement, held json, names text[]) RETURNS SETOF anyelement
+CREATE FUNCTION system_revision_row(row_type anyelement, data json, columns text[]) RETURNS SETOF anyelement
     LANGUAGE plpgsql STABLE ROWS 1 COST 5000 AS $$
 DECLARE
     name text;
     value json;
-    picked text := '';
+    members text := '';
 BEGIN
-    FOREACH name IN ARRAY names LOOP
-        value := held -> name;
+    FOREACH name IN ARRAY columns LOOP
+        value := data -> name;
         IF value IS NULL THEN
             RETURN;
         END IF;
-        picked := concat(picked, ',', to_json(name), ':', value);
+        members := concat(members, ',', to_json(name), ':', value);
     END LOOP;
-    RETURN NEXT json_populate_record(kind, concat('{', substr(picked, 2), '}')::json);
+    RETURN NEXT json_populate_record(row_type, concat('{', substr(members, 2), '}')::json);
 EXCEPTION
-    -- A column that has another type by now: what the revision holds is no item of this kind.
+    -- A column that has another type by now: the revision holds no item of today's table.
     WHEN data_exception OR integrity_constraint_violation THEN
         RETURN;
 END
 $$;
 
-COMMENT ON FUNCTION system_held(anyelement, json, text[]) IS 'The row of a table that a revision holds, with these columns only; no row where it does not hold all of them';
+COMMENT ON FUNCTION system_revision_row(anyelement, json, text[]) IS 'The row of a table that a revision holds, with these columns only; no row if it does not hold all of them';
 
 -- A write that is one statement tries the rules of permissions on what it has written.
-CREATE FUNCTION system_require(held boolean) RETURNS boolean
+CREATE FUNCTION system_require_rule(passes boolean) RETURNS boolean
     LANGUAGE plpgsql AS $$
 BEGIN
-    IF held THEN
+    IF passes THEN
         RETURN true;
     END IF;
     RAISE EXCEPTION 'a rule of a permission does not hold' USING ERRCODE = 'CM403';
 END
 $$;
 
-COMMENT ON FUNCTION system_require(boolean) IS 'Gives up the whole statement unless a rule holds for what it has written';
+COMMENT ON FUNCTION system_require_rule(boolean) IS 'Gives up the whole statement unless what it has written passes a rule';
 
 -- A key that a client sends for a column with automatic keys advances the sequence, so that no later item gets the
 -- same key.
-CREATE FUNCTION system_sequence(counted text, named text) RETURNS regclass
+CREATE FUNCTION system_column_sequence(table_name text, column_name text) RETURNS regclass
     LANGUAGE sql STABLE AS $$
     SELECT class.oid::regclass
     FROM pg_attribute AS attribute
@@ -552,17 +552,17 @@ CREATE FUNCTION system_sequence(counted text, named text) RETURNS regclass
           AND classid = 'pg_class'::regclass AND deptype = 'i'
     ) AS depend ON TRUE
     JOIN pg_class AS class ON class.oid = depend.sequence AND class.relkind = 'S'
-    WHERE attribute.attrelid = to_regclass(quote_ident(counted))
-      AND attribute.attname = named
+    WHERE attribute.attrelid = to_regclass(quote_ident(table_name))
+      AND attribute.attname = column_name
     LIMIT 1
 $$;
 
-COMMENT ON FUNCTION system_sequence(text, text) IS 'The sequence that a column takes its values from, whoever owns it';
+COMMENT ON FUNCTION system_column_sequence(text, text) IS 'The sequence that a column takes its values from, whoever owns it';
 
-CREATE FUNCTION system_pass_keys(counted text, named text, keys bigint[]) RETURNS boolean
+CREATE FUNCTION system_advance_sequence(table_name text, column_name text, keys bigint[]) RETURNS boolean
     LANGUAGE plpgsql AS $$
 DECLARE
-    counter record;
+    sequence record;
     furthest numeric;
     half numeric;
     present numeric;
@@ -571,65 +571,66 @@ BEGIN
     SELECT
         seqrelid AS name,
         seqstart::numeric AS first,
-        seqincrement::numeric AS stride,
-        CASE WHEN seqincrement > 0 THEN least(seqmax, largest) ELSE greatest(seqmin, -largest - 1) END AS bound,
-        seqcache AS ahead
-    INTO counter
+        seqincrement::numeric AS increment,
+        CASE WHEN seqincrement > 0 THEN least(seqmax, max_value) ELSE greatest(seqmin, -max_value - 1) END AS bound,
+        seqcache AS cache_size
+    INTO sequence
     FROM pg_sequence
     CROSS JOIN (
         -- A sequence that the column does not own may count further than the column does.
-        WITH RECURSIVE kinds (kind) AS (
+        WITH RECURSIVE types (type) AS (
             SELECT atttypid
             FROM pg_attribute
-            WHERE attrelid = to_regclass(quote_ident(counted))
-              AND attname = named
+            WHERE attrelid = to_regclass(quote_ident(table_name))
+              AND attname = column_name
             UNION ALL
             SELECT typbasetype
-            FROM kinds
-            JOIN pg_type ON pg_type.oid = kind AND typtype = 'd'
+            FROM types
+            JOIN pg_type ON pg_type.oid = type AND typtype = 'd'
         )
         SELECT min(
-            CASE kind
+            CASE type
                 WHEN 'smallint'::regtype THEN 32767
                 WHEN 'integer'::regtype THEN 2147483647
                 ELSE 9223372036854775807
             END::numeric
-        ) AS largest
-        FROM kinds
-    ) AS numbers
-    WHERE seqrelid = system_sequence(counted, named);
-    IF NOT FOUND OR NOT has_sequence_privilege(counter.name, 'USAGE') THEN
-        RETURN true;  -- the write is good, whoever may count
+        ) AS max_value
+        FROM types
+    ) AS column_type
+    WHERE seqrelid = system_column_sequence(table_name, column_name);
+    IF NOT FOUND OR NOT has_sequence_privilege(sequence.name, 'USAGE') THEN
+        RETURN true;  -- the write is good without the sequence
     END IF;
-    -- Those who bring keys take turns, because a sequence that two set at once could go back.
-    PERFORM pg_advisory_xact_lock(hashtextextended('system_pass_keys', counter.name::bigint));
-    present := coalesce(pg_sequence_last_value(counter.name), counter.first - counter.stride);
+    -- Calls take turns, because a sequence that two set at once could go back. The lock has the former name of this
+    -- function, so that calls which began before an upgrade take turns with those behind it.
+    PERFORM pg_advisory_xact_lock(hashtextextended('system_pass_keys', sequence.name::bigint));
+    present := coalesce(pg_sequence_last_value(sequence.name), sequence.first - sequence.increment);
     -- A leap goes half of the way at most: a single key, also one of a write that is refused, must not use up all the
     -- others. Behind that the sequence still follows keys that are near. Nothing comes behind the last key of all.
-    half := counter.first + (counter.bound - counter.first) / 2;
-    SELECT CASE WHEN counter.stride > 0 THEN max(key) ELSE min(key) END INTO furthest
+    half := sequence.first + (sequence.bound - sequence.first) / 2;
+    SELECT CASE WHEN sequence.increment > 0 THEN max(key) ELSE min(key) END INTO furthest
     FROM unnest(keys) AS key
-    WHERE (counter.bound - key) * counter.stride > 0
+    WHERE (sequence.bound - key) * sequence.increment > 0
       AND (
-          (half - key) * counter.stride >= 0
-          OR (key - present) / counter.stride <= 10000
-          OR abs(counter.bound - counter.first) < 65536  -- too few to be worth it
+          (half - key) * sequence.increment >= 0
+          OR (key - present) / sequence.increment <= 10000
+          OR abs(sequence.bound - sequence.first) < 65536  -- too few to be worth it
       );
-    steps := coalesce(floor((furthest - present) / counter.stride), 0);
-    IF steps BETWEEN 1 AND 10000 AND counter.ahead = 1 THEN
-        -- Those who bring none take no turn. To draw never goes back, whatever they draw meanwhile; to set could, and
-        -- is for leaps that nobody makes up for between two steps of this function.
-        PERFORM nextval(counter.name) FROM generate_series(1, steps::integer);
-    ELSIF steps > 0 AND has_sequence_privilege(counter.name, 'UPDATE') THEN
-        PERFORM setval(counter.name, (present + steps * counter.stride)::bigint);
+    steps := coalesce(floor((furthest - present) / sequence.increment), 0);
+    IF steps BETWEEN 1 AND 10000 AND sequence.cache_size = 1 THEN
+        -- Writes without keys draw meanwhile, and take no turn. nextval never moves the sequence back; setval could, and
+        -- is for leaps that no such writes make up for between two steps of this function.
+        PERFORM nextval(sequence.name) FROM generate_series(1, steps::integer);
+    ELSIF steps > 0 AND has_sequence_privilege(sequence.name, 'UPDATE') THEN
+        PERFORM setval(sequence.name, (present + steps * sequence.increment)::bigint);
     END IF;
     RAISE EXCEPTION USING ERRCODE = 'CM001';
 EXCEPTION WHEN SQLSTATE 'CM001' THEN
-    RETURN true;  -- the turn ends here and not with the transaction; what was counted stays
+    RETURN true;  -- the turn ends here and not with the transaction; the sequence stays where it is
 END
 $$;
 
-COMMENT ON FUNCTION system_pass_keys(text, text, bigint[]) IS 'Moves the sequence of a column behind keys that are given for it, and never back';
+COMMENT ON FUNCTION system_advance_sequence(text, text, bigint[]) IS 'Moves the sequence of a column behind keys that are given for it, and never back';
 
 -- Tables of other schemas count where rows of them go with rows of ours, directly or by way of others.
 CREATE FUNCTION system_reached_tables() RETURNS SETOF oid
@@ -665,7 +666,7 @@ COMMENT ON FUNCTION system_reached_tables() IS 'The tables of the schema, and th
 CREATE FUNCTION system_structure_fingerprint() RETURNS text
     LANGUAGE sql STABLE AS $$
     WITH tables AS MATERIALIZED (
-        SELECT oid, hashtextextended(concat_ws(' ', relname, relkind, relhastriggers), oid::bigint) AS mark
+        SELECT oid, hashtextextended(concat_ws(' ', relname, relkind, relhastriggers), oid::bigint) AS hash
         FROM pg_class
         WHERE relnamespace = current_schema()::regnamespace
           AND relkind IN ('r', 'p', 'f', 'v', 'm')
@@ -684,9 +685,9 @@ CREATE FUNCTION system_structure_fingerprint() RETURNS text
               OR typnamespace NOT IN (SELECT relnamespace FROM pg_class WHERE relname = 'system_migrations')
           )
     ),
-    marks AS (
+    hashes AS (
         -- Without what TRUNCATE, VACUUM, GRANT and the like leave behind, which change no structure.
-        SELECT mark
+        SELECT hash
         FROM tables
         UNION ALL
         SELECT hashint8extended(xmin::text::bigint, attrelid::bigint * 2048 + attnum)
@@ -738,14 +739,48 @@ CREATE FUNCTION system_structure_fingerprint() RETURNS text
         SELECT hashint8extended(xmin::text::bigint, oid::bigint)
         FROM pg_extension
     )
-    SELECT sum(mark)::text
-    FROM marks
+    SELECT sum(hash)::text
+    FROM hashes
 $$;
 
 COMMENT ON FUNCTION system_structure_fingerprint() IS 'Differs when the tables, columns, keys, indexes, triggers, comments or types are others';
 
--- Web servers of the version before serve until they are restarted, and their statements call this one. PostgreSQL
--- replaces the call by its body, so that it costs nothing. A later version drops it.
+-- Web servers of the version before serve until they are restarted, and their statements call the functions below. A later
+-- version drops them. They are in the language that they were in, because calls of them may be running while they change.
+CREATE FUNCTION system_held(kind anyelement, held json, names text[]) RETURNS SETOF anyelement
+    LANGUAGE plpgsql STABLE ROWS 1 COST 5000 AS $$
+BEGIN
+    RETURN QUERY SELECT * FROM system_revision_row(kind, held, names);
+END
+$$;
+
+COMMENT ON FUNCTION system_held(anyelement, json, text[]) IS 'The former name of system_revision_row(), for services of the version before';
+
+CREATE FUNCTION system_require(held boolean) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN system_require_rule(held);
+END
+$$;
+
+COMMENT ON FUNCTION system_require(boolean) IS 'The former name of system_require_rule(), for services of the version before';
+
+CREATE FUNCTION system_sequence(counted text, named text) RETURNS regclass
+    LANGUAGE sql STABLE AS $$
+    SELECT system_column_sequence(counted, named)
+$$;
+
+COMMENT ON FUNCTION system_sequence(text, text) IS 'The former name of system_column_sequence(), for services of the version before';
+
+CREATE FUNCTION system_pass_keys(counted text, named text, keys bigint[]) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN system_advance_sequence(counted, named, keys);
+END
+$$;
+
+COMMENT ON FUNCTION system_pass_keys(text, text, bigint[]) IS 'The former name of system_advance_sequence(), for services of the version before';
+
 CREATE FUNCTION system_mark() RETURNS text
     LANGUAGE sql STABLE AS $$
     SELECT system_structure_fingerprint()
@@ -766,25 +801,25 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtext(current_schema() || ' system_make_partitions'));
     FOR month IN
         SELECT format('%I.%I', n.nspname, c.relname) AS parent,
-               format('%I.%I', n.nspname, c.relname || '_default') AS rest,
+               format('%I.%I', n.nspname, c.relname || '_default') AS default_partition,
                format('%I.%I', n.nspname, c.relname || to_char(first, '_YYYY_MM')) AS name,
-               clock,
+               time_column,
                first,
                first + interval '1 month' AS next
           FROM (VALUES ('system_activity'::regclass, 'timestamp'), ('system_revisions'::regclass, 'created'))
-               AS history (id, clock)
+               AS history (id, time_column)
           JOIN pg_class AS c ON c.oid = history.id
           JOIN pg_namespace AS n ON n.oid = c.relnamespace
-         CROSS JOIN generate_series(0, months_ahead) AS ahead
-         CROSS JOIN LATERAL (SELECT date_trunc('month', now()) + ahead * interval '1 month' AS first) AS start
+         CROSS JOIN generate_series(0, months_ahead) AS months
+         CROSS JOIN LATERAL (SELECT date_trunc('month', now()) + months * interval '1 month' AS first) AS start
     LOOP
         CONTINUE WHEN to_regclass(month.name) IS NOT NULL;
-        EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', month.rest);
+        EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', month.default_partition);
         EXECUTE format('CREATE TABLE %s (LIKE %s INCLUDING CONSTRAINTS)', month.name, month.parent);
         EXECUTE format(
             'WITH moved AS (DELETE FROM %s WHERE %I >= %L AND %2$I < %4$L RETURNING *) '
             'INSERT INTO %5$s SELECT * FROM moved',
-            month.rest, month.clock, month.first, month.next, month.name
+            month.default_partition, month.time_column, month.first, month.next, month.name
         );
         EXECUTE format(
             'ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)',
@@ -805,13 +840,13 @@ AS $$
 DECLARE
     oldest timestamptz := date_trunc('month', now() - keep);
     month record;
-    gone bigint;
+    old_rows bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext(current_schema() || ' system_make_partitions'));
     dropped := '{}';
     deleted := 0;
     FOR month IN
-        SELECT child.relname AS name, format('%I.%I', n.nspname, child.relname) AS place
+        SELECT child.relname AS name, format('%I.%I', n.nspname, child.relname) AS table_name
           FROM pg_inherits
           JOIN pg_class AS child ON child.oid = inhrelid
           JOIN pg_namespace AS n ON n.oid = child.relnamespace
@@ -820,15 +855,15 @@ BEGIN
            AND to_date(right(child.relname, 7), 'YYYY_MM') < oldest
          ORDER BY child.relname
     LOOP
-        EXECUTE format('DROP TABLE %s', month.place);
+        EXECUTE format('DROP TABLE %s', month.table_name);
         dropped := dropped || month.name::text;
     END LOOP;
     DELETE FROM system_activity_default WHERE "timestamp" < oldest;
-    GET DIAGNOSTICS gone = ROW_COUNT;
-    deleted := deleted + gone;
+    GET DIAGNOSTICS old_rows = ROW_COUNT;
+    deleted := deleted + old_rows;
     DELETE FROM system_revisions_default WHERE created < oldest;
-    GET DIAGNOSTICS gone = ROW_COUNT;
-    deleted := deleted + gone;
+    GET DIAGNOSTICS old_rows = ROW_COUNT;
+    deleted := deleted + old_rows;
 END
 $$;
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
 
 from cms.config import Config
 from cms.database.connections import Database
 from cms.jobs.job_worker import drain
 from cms.jobs.task import Task
 from cms.structure.index_builds import INDEX_BUILD_TASK, run_index_build_job
+from cms.structure.indexes import DeferredIndex
 from tests.client import Client
 from tests.databases import run_sql
 from tests.waiting import eventually
@@ -28,6 +35,57 @@ JOBS = "SELECT status::text FROM procrastinate_jobs WHERE task_name = 'index_bui
 INVALID = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
 REQUESTS = "SELECT collection, field FROM system_index_requests ORDER BY 1, 2"
 WORKER = "INSERT INTO procrastinate_workers DEFAULT VALUES"
+TAKE_SNAPSHOT = b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT 1"
+WRITE = b"INSERT INTO things (a) VALUES ('x')"
+
+
+def work(config: Config, database: Database) -> None:
+    """Do the jobs that are due, in place of a worker."""
+    drain(config, database, [Task(INDEX_BUILD_TASK, partial(run_index_build_job, database))])
+
+
+class IndexBuilder(NamedTuple):
+    """A worker that builds indexes, when a test has it do so."""
+
+    config: Config
+    database: Database
+    dsn: str
+
+    def work(self) -> None:
+        work(self.config, self.database)
+
+    @contextmanager
+    def delayed_by_snapshot(self) -> Iterator[None]:
+        """Work beside the block: the first build cannot end before it, and locks no others out."""
+        with self._delayed_by(TAKE_SNAPSHOT):
+            yield
+
+    @contextmanager
+    def delayed_by_write(self) -> Iterator[None]:
+        """Work beside the block: the first build waits for a write that has begun before it."""
+        with self._delayed_by(WRITE):
+            yield
+
+    @contextmanager
+    def _delayed_by(self, statements: bytes) -> Iterator[None]:
+        with ThreadPoolExecutor(1) as executor:
+            with psycopg.connect(self.dsn) as other:
+                other.execute(statements)
+                work = executor.submit(self.work)
+                yield
+                other.rollback()
+            work.result()
+
+
+def before_each_build(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Have something happen when a build is about to begin."""
+    build = DeferredIndex.build
+
+    def change_and_build(index: DeferredIndex, database: Database) -> None:
+        change()
+        build(index, database)
+
+    monkeypatch.setattr(DeferredIndex, "build", change_and_build)
 
 
 def is_indexed(client: Client, collection: str, *fields: str) -> bool:
@@ -36,11 +94,6 @@ def is_indexed(client: Client, collection: str, *fields: str) -> bool:
         field["field"]: field["schema"] for field in client.get(f"/fields/{collection}").data
     }
     return all(columns[name]["is_indexed"] for name in fields)
-
-
-def work(config: Config, database: Database) -> None:
-    """Do the jobs that are due, in place of a worker."""
-    drain(config, database, [Task(INDEX_BUILD_TASK, partial(run_index_build_job, database))])
 
 
 # The collection of the fixture `large` of tests/api
@@ -75,6 +128,7 @@ def wait_for_state(client: Client, name: str, path: str = FIELD) -> None:
 
 
 def ask(client: Client, path: str = FIELD) -> Any:
+    """Ask for an index of a field, and return the field's schema."""
     answer = client.patch(path, ASK)
     assert answer.status == 200, answer
     return answer.data["schema"]

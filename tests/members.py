@@ -24,27 +24,15 @@ def may(collection: str, *fields: str, action: str = "read", **settings: object)
 
 def grant(stage: Stage, role: str | None, permissions: Sequence[Json]) -> None:
     """Give permissions to a role; None is the Public role."""
-    with stage.side_door.connection() as connection:
-        for permission in permissions:
-            columns = {"role": role, **{key: _json(value) for key, value in permission.items()}}
-            names = ", ".join(columns)
-            placeholders = ", ".join(["%s"] * len(columns))
-            connection.execute(
-                f"INSERT INTO system_permissions ({names}) VALUES ({placeholders})".encode(),
-                list(columns.values()),
-            )
+    for permission in permissions:
+        columns = {key: _json(value) for key, value in permission.items()}
+        stage.insert("system_permissions", {"role": role, **columns})
 
 
 def new_role(stage: Stage, *permissions: Json, **columns: object) -> str:
     """Make a role that has these permissions, and return its id."""
     values = {"id": str(uuid4()), "name": "Members", **columns}
-    names = ", ".join(values)
-    placeholders = ", ".join(["%s"] * len(values))
-    with stage.side_door.connection() as connection:
-        connection.execute(
-            f"INSERT INTO system_roles ({names}) VALUES ({placeholders})".encode(),
-            list(values.values()),
-        )
+    stage.insert("system_roles", values)
     grant(stage, str(values["id"]), permissions)
     return str(values["id"])
 
@@ -60,13 +48,7 @@ def member_of(stage: Stage, role: str | None, **columns: object) -> Client:
         "token": digest(token),
         **columns,
     }
-    names = ", ".join(values)
-    placeholders = ", ".join(["%s"] * len(values))
-    with stage.side_door.connection() as connection:
-        connection.execute(
-            f"INSERT INTO system_users ({names}) VALUES ({placeholders})".encode(),
-            list(values.values()),
-        )
+    stage.insert("system_users", values)
     return stage.anonymous.bearing(token)
 
 

@@ -43,6 +43,19 @@ def quick_hashes() -> Iterator[None]:
         yield
 
 
+def record_comparisons(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that the prefixes of all hashes join that are compared from now on."""
+    prefixes: list[str] = []
+    verify = passwords._verify
+
+    def verify_and_record(stored: str, password: str) -> bool:
+        prefixes.append(stored.rsplit("$", 2)[0])
+        return verify(stored, password)
+
+    monkeypatch.setattr(passwords, "_verify", verify_and_record)
+    return prefixes
+
+
 def hash_again_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let two logins that replace an older hash both have read it before one of them does."""
     both_have_read = Barrier(2)
@@ -66,13 +79,7 @@ def person(stage: Stage, **columns: object) -> str:
     """Make an active user without a role, whose password is PASSWORD, and return the address."""
     email = f"{uuid4()}@example.com"
     values = {"email": email, "password": hashed(), **columns}
-    names = ", ".join(values)
-    placeholders = ", ".join(["%s"] * len(values))
-    with stage.side_door.connection() as connection:
-        connection.execute(
-            f"INSERT INTO system_users ({names}) VALUES ({placeholders})".encode(),
-            list(values.values()),
-        )
+    stage.insert("system_users", values)
     return str(values["email"])
 
 

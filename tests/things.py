@@ -43,6 +43,14 @@ class Stage:
             connection.execute(sql.encode())
         assert self.admin.post("/utils/cache/clear").status < 300
 
+    def insert(self, table: str, row: Json) -> None:
+        """Insert a row behind the service's back; the names of its columns are trusted."""
+        names = ", ".join(row)
+        placeholders = ", ".join(["%s"] * len(row))
+        statement = f"INSERT INTO {table} ({names}) VALUES ({placeholders})"
+        with self.side_door.connection() as connection:
+            connection.execute(statement.encode(), list(row.values()))
+
     def value(self, sql: str) -> Any:
         with self.side_door.connection() as connection:
             row = connection.execute(sql.encode()).fetchone()

@@ -10,7 +10,7 @@ from cms.schema.system import ENDPOINTS, is_system
 def require_not_system(collection: str, policy: Policy) -> None:
     """Refuse a system collection where only ordinary collections are allowed.
 
-    Administrators are told why. The name decides: a system collection that does not exist is
+    Administrators get the reason. The name decides: a system collection that does not exist is
     refused with the same message.
     """
     if not is_system(collection):

@@ -27,7 +27,7 @@ def at_path(value: GuardedValue, steps: tuple[str, ...]) -> GuardedValue:
     return replace(value, at=JsonPath(steps))
 
 
-def shown_paths(value: GuardedValue, query: Query) -> GuardedValue:
+def picked_paths(value: GuardedValue, query: Query) -> GuardedValue:
     """Return the part of a JSON field that a nested query picks; raises `Refused` INVALID_QUERY."""
     _require_picks_only(query, value.field)
     # `meta.*` shows all of it.

@@ -31,7 +31,7 @@ class NameGuard:
     """Resolves names for one caller, and puts the rules of permissions beside their targets.
 
     Hidden and missing names give the same FORBIDDEN, unless the guard `explains`: administrators
-    are told which name is wrong. A query may follow relations `depth` levels deep.
+    see which name is wrong. A query may follow relations `depth` levels deep.
     """
 
     catalogue: Catalogue

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cms.access.filter_guard import FilterGuard
-from cms.access.json_names import holds_json, shown_paths
+from cms.access.json_names import holds_json, picked_paths
 from cms.access.name_guard import NameGuard, back_reference_condition
 from cms.access.pick_expansion import PickExpansion, PickPosition, position_of
 from cms.access.query_rewriting import (
@@ -142,7 +142,7 @@ class QueryGuard:
             return self._column(pick, name, field, view)
         if link is None and holds_json(field) and pick.nested and pick.nested.picks:
             value = self.names.readable_value(name, view)
-            return GuardedColumn(pick.key, pick.name.key, shown_paths(value, pick.nested))
+            return GuardedColumn(pick.key, pick.name.key, picked_paths(value, pick.nested))
         if link is None:
             raise self.names.unknown_field(
                 view, field.name, because="it leads to no other collection"

@@ -12,18 +12,17 @@ from cms.database.statements import statement
 from cms.emails import is_email
 from cms.errors import Problem, Refused, invalid_payload, not_found
 from cms.hashing import passwords
-from cms.hashing.hash_parameters import HashParameters
+from cms.hashing.hash_parameters import DEFAULT_PARAMETERS, HashParameters
 from cms.hashing.passwords import Passwords
 from cms.items.history.recording import Recorder, recorder
 from cms.schema.system import ROLES, USERS
 from cms.store.snapshot import load_snapshot
 
 ADMINISTRATOR = "Administrator"
-DEFAULT = HashParameters()
 
 
 def first_admin(
-    dsn: str, *, email: str, password: str | None, parameters: HashParameters = DEFAULT
+    dsn: str, *, email: str, password: str | None, parameters: HashParameters = DEFAULT_PARAMETERS
 ) -> str | None:
     """Make the first active administrator where there is none.
 
@@ -51,7 +50,7 @@ def create_user(
     email: str,
     password: str,
     role: str | None,
-    parameters: HashParameters = DEFAULT,
+    parameters: HashParameters = DEFAULT_PARAMETERS,
 ) -> str:
     """Make an active user and return its id; `role` is a role's id or name."""
     with standalone_transaction(dsn) as transaction:
@@ -70,7 +69,7 @@ def _find_role(transaction: Transaction, role: str) -> str:
 
 
 def set_password(
-    dsn: str, *, email: str, password: str, parameters: HashParameters = DEFAULT
+    dsn: str, *, email: str, password: str, parameters: HashParameters = DEFAULT_PARAMETERS
 ) -> None:
     """Set a user's password and end all sessions of that user."""
     passwords.check_password(password)

@@ -91,8 +91,13 @@ def _confirmed_account(store: Store, credentials: Credentials, client: ClientInf
     assert account  # without one, no password is right
     # The status is revealed only now: without the password nobody learns that the account exists.
     if account.status == SUSPENDED:
-        raise Refused(Problem("USER_SUSPENDED", "The user is suspended."))
+        raise suspended()
     return account
+
+
+def suspended() -> Refused:
+    """Return the error of a user who is suspended, for those who have proved who they are."""
+    return Refused(Problem("USER_SUSPENDED", "The user is suspended."))
 
 
 def _open(

@@ -15,12 +15,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from cms import zlib_windows
 from cms.backup.error import BackupError, DamagedArchive
 
 BLOCK = tarfile.BLOCKSIZE
 END = "end.json"
 
-_GZIP = 31  # of zlib's window sizes, the one that means a header and a checksum of gzip
 _LEVEL = 3  # higher levels take much longer than they save in rows; images are compressed already
 _PIECE = 2**18
 
@@ -62,7 +62,7 @@ class _Seal:
 
 def packed(members: Iterable[Member]) -> Iterator[bytes]:
     """Yield the bytes of an archive; raises `BackupError` for a member of another size."""
-    compressor = zlib.compressobj(_LEVEL, wbits=_GZIP)
+    compressor = zlib.compressobj(_LEVEL, wbits=zlib_windows.GZIP)
     for block in _tar(members):
         if piece := compressor.compress(block):
             yield piece
@@ -147,7 +147,7 @@ def _pieces(stream: _Stream, size: int, seal: _Seal) -> Iterator[bytes]:
 
 
 def _decompressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    decompressor = zlib.decompressobj(_GZIP)
+    decompressor = zlib.decompressobj(wbits=zlib_windows.GZIP)
     for chunk in chunks:
         if decompressor.eof and chunk:
             raise DamagedArchive("something follows its end")

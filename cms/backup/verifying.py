@@ -30,7 +30,7 @@ def verified(archive: Archive, watcher: Watcher) -> int:
     watcher.begin("checking", archive.size())
     for member in unpacked(watched(archive.read(), watcher)):
         if member.name.startswith(f"{LISTS}/"):
-            missing += _tell_missing(read_entries(content_bytes(member)), watcher)
+            missing += _report_missing(read_entries(content_bytes(member)), watcher)
     return missing
 
 
@@ -53,7 +53,7 @@ def _head(member: Member) -> Head:
     return read_head(content_bytes(member))
 
 
-def _tell_missing(entries: list[Entry], watcher: Watcher) -> int:
+def _report_missing(entries: list[Entry], watcher: Watcher) -> int:
     missing = [entry for entry in entries if entry.sha256 is None]
     for entry in missing:
         watcher.report(

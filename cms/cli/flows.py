@@ -12,7 +12,6 @@ from cms import jsontext
 from cms.cli.session import existing_database, say
 from cms.config import Config
 from cms.database.statements import statement
-from cms.flows.direct_runs import run_now
 from cms.flows.engine import StepLog
 from cms.flows.execution import Cause, Execution
 from cms.flows.filter_flows import FlowPayloadFilter
@@ -20,6 +19,7 @@ from cms.flows.run import RunContext, Services
 from cms.flows.run_limits import RunLimits
 from cms.flows.run_log import as_json
 from cms.flows.runs import program_of
+from cms.flows.synchronous_runs import run_now
 from cms.logs import start_logging
 from cms.store.store import Store
 

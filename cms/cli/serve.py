@@ -18,7 +18,7 @@ import click
 from cms.cli.session import DatabaseLost, is_expected, say, watched_database
 from cms.cli.setup import prepare
 from cms.cli.worker_process import WorkerProcess, start_module
-from cms.cli.worker_reports import WorkerReports
+from cms.cli.worker_reports import READ_BYTES, WorkerReports
 from cms.config import Config, ConfigError
 from cms.config.secret_file import secret_of
 from cms.gunicorn_process import FAILED, READY
@@ -30,7 +30,6 @@ HURRY_COUNT = 2
 GRACE_SECONDS = 9.0  # a worker takes no longer (`graceful_timeout`)
 BIND_SECONDS = 3.0
 BACKLOG = 2048
-READ_BYTES = 4096
 MAX_WAIT_SECONDS = 1.0
 
 

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cms.hashing.hash_parameters import (
+    DEFAULT_PARAMETERS,
     MAX_MEMORY_COST,
     MAX_PARALLELISM,
     MAX_TIME_COST,
     MIN_MEMORY_PER_LANE,
-    HashParameters,
 )
 from cms.text_shapes import MASK
 
@@ -361,8 +361,6 @@ def mask_password(address: str) -> str:
     return re.sub(parameter, rf"\g<1>{MASK}", without_userinfo)
 
 
-_HASH = HashParameters()
-
 # The order is that of `cms config` and of docs/settings.md.
 SETTINGS: tuple[Setting, ...] = (
     Setting("HOST", HOST, "where the service listens; 0.0.0.0 is every network", "127.0.0.1"),
@@ -534,19 +532,19 @@ SETTINGS: tuple[Setting, ...] = (
         "HASH_TIME_COST",
         _integer(1, MAX_TIME_COST),
         "passes of argon2 over its memory, for a hash of a password (see authentication)",
-        str(_HASH.time_cost),
+        str(DEFAULT_PARAMETERS.time_cost),
     ),
     Setting(
         "HASH_MEMORY_COST",
         _integer(MIN_MEMORY_PER_LANE, MAX_MEMORY_COST),
         "its memory in KiB, at least 8 for each lane",
-        str(_HASH.memory_cost),
+        str(DEFAULT_PARAMETERS.memory_cost),
     ),
     Setting(
         "HASH_PARALLELISM",
         _integer(1, MAX_PARALLELISM),
         "its lanes, each of which may take a processor",
-        str(_HASH.parallelism),
+        str(DEFAULT_PARAMETERS.parallelism),
     ),
     Setting("PASSWORD_RESET_TTL", LIFETIME, "how long the link of a password reset is good", "1d"),
     Setting(

@@ -101,7 +101,7 @@ _OUTCOMES: Mapping[type[psycopg.Error], _MappedError] = MappingProxyType(
 _SENTENCES = dict(reversed(list(_OUTCOMES.values())))
 
 RULE_VIOLATED = "CM403"
-"""The SQLSTATE that `system_require` raises."""
+"""The SQLSTATE that `system_require_rule` raises."""
 
 _NAME = r'"(?:[^"]|"")+"|[^"(),: ]+'
 """A name as PostgreSQL quotes it in the detail of an error."""

@@ -11,12 +11,12 @@ from cachebox import LRUCache
 
 from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
 from cms.flows.definition.templates import RenderedTooLarge
-from cms.flows.direct_runs import run_now
 from cms.flows.execution import Cause, refusal_of
 from cms.flows.program import Program
 from cms.flows.run import RunContext, Services
 from cms.flows.run_limits import RunLimits
 from cms.flows.runs import program_of, queue_runs
+from cms.flows.synchronous_runs import run_now
 from cms.items.read.answers import json_body
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import fetch_item, fetch_items, keyed, parse_key

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from cms import jsontext
 from cms.database.statements import statement
 from cms.errors import UNEXPECTED_ERROR
-from cms.flows.direct_runs import run_inner_flow
 from cms.flows.execution import LOOP, MAX_DEPTH, Cause, Execution, RunAttempt, execute
 from cms.flows.run import RunContext, Services
 from cms.flows.run_limits import RunLimits
 from cms.flows.run_log import NO_LOG, RunLog
 from cms.flows.runs import MAX_ATTEMPTS, program_of
+from cms.flows.synchronous_runs import run_inner_flow
 from cms.jobs.task import Job, JobError
 
 log = logging.getLogger("cms.flows")

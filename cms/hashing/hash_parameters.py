@@ -48,6 +48,7 @@ class HashParameters(NamedTuple):
         return all(own >= others for own, others in zip(self, other, strict=True))
 
 
+DEFAULT_PARAMETERS = HashParameters()
 RFC_9106 = HashParameters(3, 65_536, 4)
 """The second recommendation of RFC 9106, by which earlier versions have hashed."""
 _LARGEST = HashParameters(MAX_TIME_COST, MAX_MEMORY_COST, MAX_PARALLELISM)

@@ -13,8 +13,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from cms.config import Config, Network
 from cms.outgoing.special_networks import Address, embedded_ipv4, is_special
+from cms.text_shapes import DEFAULT_PORTS
 
-DEFAULT_PORTS = {"http": 80, "https": 443}
 # Parsers drop some of these, or take a backslash for a slash, and then read another host.
 _NEVER_IN_A_URL = re.compile(r"[\x00-\x20\x7f\\]")
 

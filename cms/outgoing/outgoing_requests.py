@@ -25,6 +25,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 import certifi
 
+from cms import zlib_windows
 from cms.outgoing.outgoing_addresses import (
     AddressDenied,
     AddressFilter,
@@ -53,9 +54,6 @@ _USUAL_HEADERS = {
 }
 # With the percent sign: what is quoted already stays as it is.
 _UNQUOTED = "/%:@!$&'()*+,;=~-._"
-_GZIP = 31
-"""The value of `wbits` by which zlib expects the header of gzip."""
-
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _SEE_OTHER = 303
 _POST_CHANGING_STATUSES = frozenset({301, 302})
@@ -354,7 +352,7 @@ def _decoded(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
         return
     if coding not in ("gzip", "x-gzip"):
         raise FetchError(f"it is encoded in a way that was not asked for ({coding[:20]})")
-    decoder = zlib.decompressobj(wbits=_GZIP)
+    decoder = zlib.decompressobj(wbits=zlib_windows.GZIP)
     has_begun = False
     for chunk in chunks:
         has_begun = True

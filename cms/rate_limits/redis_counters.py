@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cms.rate_limits.counters import CountersLost
-from cms.rate_limits.redis_storage import open_redis
+from cms.rate_limits.redis_storage import no_answer, open_redis
 from cms.rate_limits.windows import Limit, Usage, Window, acquire
 
 PREFIX = "cms:limits"
@@ -56,7 +56,7 @@ class RedisCounters:
         try:
             answer = self._count(keys, arguments)
         except self._errors as error:
-            raise CountersLost(f"Redis does not answer: {error}") from error
+            raise CountersLost(no_answer(error)) from error
         windows = []
         for count, milliseconds in zip(answer[::2], answer[1::2], strict=True):
             # Redis answers 0 in the last millisecond of a window, and a negative number if there is
@@ -75,4 +75,4 @@ class RedisCounters:
         try:
             self._storage.get_connection().ping()
         except self._errors as error:
-            raise CountersLost(f"Redis does not answer: {error}") from error
+            raise CountersLost(no_answer(error)) from error

@@ -19,3 +19,8 @@ def open_redis(address: str) -> RedisStorage:
         # Once more and at once: Redis may have closed an idle connection.
         retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]  # passed on to redis
     )
+
+
+def no_answer(error: Exception) -> str:
+    """Return the text of an error of the client, as errors of the service hold it."""
+    return f"Redis does not answer: {error}"

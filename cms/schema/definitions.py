@@ -22,7 +22,7 @@ from cms.schema.meta_settings import (
     setting_value_problem,
     unknown_keys,
 )
-from cms.schema.reasons import NO_OBJECT, not_one_of
+from cms.schema.reasons import NO_ARRAY, NO_OBJECT, not_one_of
 from cms.schema.types import ALIAS, ALIAS_SPECIALS, KEY_TYPES, TYPES, type_named
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.numbers import INTEGER
@@ -142,7 +142,7 @@ def _parse_fields(payload: object, problems: list[Problem]) -> tuple[FieldDefini
     if payload is None:
         return ()
     if not isinstance(payload, list):
-        problems.append(_problem("fields", "it must be an array"))
+        problems.append(_problem("fields", NO_ARRAY))
         return ()
     fields: list[FieldDefinition] = []
     for index, item in enumerate(payload):

@@ -79,7 +79,7 @@ class ItemParser:
         self._converters: dict[str, Parse] = {}
 
     @property
-    def tells_missing(self) -> bool:
+    def reveals_missing(self) -> bool:
         """Whether the caller may learn that a field does not exist."""
         return self._names is None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 FILLED_BY_DATABASE = "the database fills it"
+NO_ARRAY = "it must be an array"
 NO_OBJECT = "it must be an object"
 NO_STRING = "it must be a string"
 NO_SUCH_FIELD = "there is no such field"

@@ -39,12 +39,12 @@ def placeholders(template: str) -> list[str]:
 def without_hidden(template: str, shows: Callable[[str], bool]) -> str:
     """Return a template without the placeholders whose paths the caller must not see."""
 
-    def shown_placeholder(match: re.Match[str]) -> str:
+    def visible_placeholder(match: re.Match[str]) -> str:
         if not shows(match[1]):
             return ""
         return match[0]
 
-    return _PLACEHOLDER.sub(shown_placeholder, template)
+    return _PLACEHOLDER.sub(visible_placeholder, template)
 
 
 def target_of(name: FieldName, collection: str | None, catalogue: Catalogue) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cms.errors import Problem, abbreviated, combined, fixed_structure, invalid_payload
 from cms.mappings import without
 from cms.schema.meta_settings import setting_problem, setting_value_problem, unknown_keys
+from cms.schema.reasons import NO_ARRAY, NO_OBJECT, not_one_of
 from cms.schema.records import Record
 from cms.schema.system import is_system
 from cms.schema_sync.content import TABLES
@@ -91,7 +92,7 @@ def parse_diff(payload: Mapping[str, object]) -> Diff:
         problems.append(setting_problem("hash", "it must be that of the diff"))
     sections = payload.get("diff")
     if not isinstance(sections, Mapping):
-        raise combined([*problems, setting_problem("diff", "it must be an object")])
+        raise combined([*problems, setting_problem("diff", NO_OBJECT)])
     problems += unknown_keys(sections, _SECTIONS, "diff.")
     entries: list[DiffEntry] = []
     renames: list[Rename] = []
@@ -112,7 +113,7 @@ def _array(
 ) -> Sequence[object]:
     entries = sections.get(section, [])
     if not isinstance(entries, list):
-        problems.append(setting_problem(f"diff.{section}", "it must be an array"))
+        problems.append(setting_problem(f"diff.{section}", NO_ARRAY))
         return ()
     return entries
 
@@ -121,7 +122,7 @@ def _parse_entry(
     record: object, section: str, index: int, problems: list[Problem]
 ) -> DiffEntry | None:
     if not isinstance(record, dict):
-        problems.append(setting_problem(f"diff.{section}[{index}]", "it must be an object"))
+        problems.append(setting_problem(f"diff.{section}[{index}]", NO_OBJECT))
         return None
     where = path_of(record, section, index)
     members = (*KEYS[section], "diff", RENAMED_FROM, "related_collection")
@@ -134,7 +135,7 @@ def _parse_entry(
             record_problems.append(setting_problem(f"{where}.{key}", NO_NAME))
     changes = record.get("diff")
     if not isinstance(changes, list):
-        record_problems.append(setting_problem(f"{where}.diff", "it must be an array"))
+        record_problems.append(setting_problem(f"{where}.diff", NO_ARRAY))
         changes = []
     edits: list[Edit] = []
     for change in changes:
@@ -171,7 +172,7 @@ def _parse_edit(change: object, where: str, problems: list[Problem]) -> Edit | N
     problems += unknown_keys(change, ("kind", "path", "lhs", "rhs"), f"{where}.diff.")
     kind = change.get("kind")
     if kind not in list(ChangeKind):
-        reason = f"it must be one of {', '.join(ChangeKind)}"
+        reason = not_one_of(ChangeKind)
         problems.append(setting_value_problem(f"{where}.diff.kind", reason, kind))
         return None
     path = change.get("path", [])

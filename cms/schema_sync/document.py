@@ -24,6 +24,7 @@ from cms.schema.meta_settings import (
     unknown_keys,
 )
 from cms.schema.payload import REPEATED
+from cms.schema.reasons import NO_ARRAY, NO_OBJECT, not_one_of
 from cms.schema.records import Record
 from cms.schema.system import is_system
 from cms.schema.types import TYPES, type_named
@@ -123,11 +124,11 @@ def parse_section(
     """Return the records of a section by name; their problems are added to `problems`."""
     records: dict[RecordName, Record] = {}
     if not isinstance(payload, list):
-        problems.append(setting_problem(section, "it must be an array"))
+        problems.append(setting_problem(section, NO_ARRAY))
         return records
     for index, record in enumerate(payload):
         if not isinstance(record, dict):
-            problems.append(setting_problem(f"{section}[{index}]", "it must be an object"))
+            problems.append(setting_problem(f"{section}[{index}]", NO_OBJECT))
             continue
         path = path_of(record, section, index)
         record_problems = problems_of_record(record, section, path)
@@ -184,7 +185,7 @@ def _problems_of_structure(record: Record, section: str, path: str) -> list[Prob
 def _problems_of_field(record: Record, path: str) -> list[Problem]:
     problems = _problems_of_text(record, RENAMED_FROM, path)
     if "type" in record and type_named(record["type"]) is None:
-        reason = f"it must be one of {', '.join(TYPES)}"
+        reason = not_one_of(TYPES)
         problems.append(setting_value_problem(f"{path}.type", reason, record["type"]))
     return problems
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from cms.auth import factors
-from cms.auth.login import count_failure
+from cms.auth.login import count_failure, suspended
 from cms.auth.sessions import (
     IssuedTokens,
     Issuer,
@@ -17,7 +17,6 @@ from cms.auth.sessions import (
 from cms.auth.transactions import in_transaction
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import Problem, Refused
 from cms.sso.external_users import ExternalAccount
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
@@ -26,7 +25,7 @@ from cms.store.store import Store
 def check_status(account: ExternalAccount) -> None:
     """Raise `Refused` for a user who may not log in: USER_SUSPENDED or INVALID_CREDENTIALS."""
     if account.status == "suspended":
-        raise Refused(Problem("USER_SUSPENDED", "The user is suspended."))
+        raise suspended()
     if account.status != "active":
         raise invalid_credentials()
 

@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 
 from cms.config.providers import Provider
 from cms.errors import invalid_query
-from cms.outgoing.outgoing_addresses import DEFAULT_PORTS
-from cms.text_shapes import url_host
+from cms.text_shapes import DEFAULT_PORTS, url_host
 
 # Browsers take a backslash for a slash, and leave out line breaks and tabs.
 _NEVER_IN_A_REDIRECT = re.compile(r"[\x00-\x20\x7f-\U0010ffff\\#]")

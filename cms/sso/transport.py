@@ -86,7 +86,7 @@ def fetch_answer(session: OAuth2Session, url: str, *, token: str | None = None) 
             url, headers=headers, withhold_token=True, allow_redirects=False
         )
     except (RequestException, ValueError) as error:
-        # Only the kind of the error is told, because its text may hold the token.
+        # Only the kind of the error is reported, because its text may hold the token.
         raise ProviderError(f"a request cannot be sent ({type(error).__name__})") from None
     return response
 

@@ -20,7 +20,8 @@ log = logging.getLogger("cms.store")
 
 MAX_PATHS = 100
 """How many paths of one collection a process counts, and how many the table keeps."""
-MAX_PATH_LENGTH = 200
+MAX_RECORDED_LENGTH = 200
+"""Characters of a path; longer ones are not recorded."""
 
 
 class _DueUse(NamedTuple):
@@ -68,7 +69,7 @@ class JsonPathRecord:
 
     def _count(self, collection: str, path: str) -> int:
         """Count a use; return how many there were today if that is to be recorded, otherwise 0."""
-        if len(path) > MAX_PATH_LENGTH:
+        if len(path) > MAX_RECORDED_LENGTH:
             return 0
         uses = self._uses.setdefault(collection, {})
         if path not in uses and len(uses) >= MAX_PATHS:

@@ -70,7 +70,7 @@ class RecentWriters:
             return (Window(1, end), windows[1]), None
 
         self._table.change(key, begin)
-        if self._may_ask() and self._shared:
+        if self._may_try() and self._shared:
             try:
                 self._shared.add([key], self._seconds)
             except KeysLost as error:
@@ -81,7 +81,7 @@ class RecentWriters:
         keys = list(map(self._key, _names(identity)))
         if any(map(self._is_kept, keys)):
             return True
-        if not (self._shared and self._may_ask()):
+        if not (self._shared and self._may_try()):
             return False
         try:
             return self._shared.has_any(keys)
@@ -101,7 +101,7 @@ class RecentWriters:
         text = name.encode(errors="surrogatepass")
         return hashlib.blake2b(text, digest_size=KEY_BYTES, key=self._seal).digest()
 
-    def _may_ask(self) -> bool:
+    def _may_try(self) -> bool:
         return self._clock() >= self._retry_at
 
     def _note_loss(self, error: KeysLost) -> None:

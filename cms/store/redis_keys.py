@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cms.rate_limits.redis_storage import open_redis
+from cms.rate_limits.redis_storage import no_answer, open_redis
 from cms.store.recent_writers import KeysLost
 
 PREFIX = "cms:writers"
@@ -26,7 +26,7 @@ class RedisKeys:
             for key in keys:
                 self._client.set(_name(key), 1, px=max(1, round(seconds * 1000)))
         except self._errors as error:
-            raise KeysLost(f"Redis does not answer: {error}") from error
+            raise KeysLost(no_answer(error)) from error
 
     def has_any(self, keys: Sequence[bytes]) -> bool:
         """Tell whether one of the keys is kept; raises `KeysLost`."""
@@ -34,7 +34,7 @@ class RedisKeys:
             # One after another: a cluster has them on different servers.
             return any(self._client.exists(_name(key)) for key in keys)
         except self._errors as error:
-            raise KeysLost(f"Redis does not answer: {error}") from error
+            raise KeysLost(no_answer(error)) from error
 
 
 def _name(key: bytes) -> str:

@@ -26,6 +26,7 @@ from cms.schema.meta_settings import (
 )
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
 from cms.schema.names import duplicate_name_problem, invalid_name_reason
+from cms.schema.reasons import not_one_of
 from cms.schema.types import ALIAS_SPECIALS, TYPES, type_named
 from cms.schema.types.field_type import FieldType
 from cms.structure import metadata
@@ -141,7 +142,7 @@ def _type_of(payload: Mapping[str, object], field: Field) -> FieldType:
     field_type = type_named(type_name)
     if field_type is None:
         raise invalid_payload(
-            f"type: it must be one of {', '.join(TYPES)}",
+            f"type: {not_one_of(TYPES)}",
             field="type",
             value=abbreviated(type_name),
         )

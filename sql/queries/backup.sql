@@ -387,8 +387,8 @@ ORDER BY attnum;
 
 -- name: has_automatic_keys
 -- Whether a column takes its values from a sequence.
-SELECT system_sequence($1::text, $2::text) IS NOT NULL;
+SELECT system_column_sequence($1::text, $2::text) IS NOT NULL;
 
 -- name: pass_restored_keys
 -- Moves the sequence of a column behind a key.
-SELECT system_pass_keys($1::text, $2::text, ARRAY[$3::text::bigint]);
+SELECT system_advance_sequence($1::text, $2::text, ARRAY[$3::text::bigint]);

@@ -44,9 +44,9 @@ SELECT EXISTS (SELECT FROM system_roles WHERE id = $1::uuid);
 -- name: find_role_of_groups
 -- The role with the name of one of these groups; the first group wins.
 SELECT roles.id::text
-FROM unnest($1::text[]) WITH ORDINALITY AS groups (name, place)
+FROM unnest($1::text[]) WITH ORDINALITY AS groups (name, position)
 JOIN system_roles AS roles ON roles.name = groups.name
-ORDER BY groups.place, roles.id
+ORDER BY groups.position, roles.id
 LIMIT 1;
 
 -- name: insert_external_user

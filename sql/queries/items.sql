@@ -1,13 +1,13 @@
 -- name: next_keys
 -- The next automatic keys of a table; no rows if no sequence makes them.
 SELECT nextval(sequence)::text
-FROM system_sequence($1::text, $2::text) AS sequence
+FROM system_column_sequence($1::text, $2::text) AS sequence
 CROSS JOIN generate_series(1, $3::integer)
 WHERE sequence IS NOT NULL;
 
 -- name: advance_keys
 -- Advances the sequence of a table beyond these keys, and never back.
-SELECT system_pass_keys($1::text, $2::text, $3::bigint[]);
+SELECT system_advance_sequence($1::text, $2::text, $3::bigint[]);
 
 -- name: link_revisions
 -- Sets the parent of revisions of nested writes; all of them were inserted in this transaction.

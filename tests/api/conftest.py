@@ -14,7 +14,7 @@ from cms.structure import indexes
 from tests.api.nesting import make_relations
 from tests.client import Client
 from tests.databases import run_sql
-from tests.index_building import WORKER
+from tests.index_building import WORKER, IndexBuilder
 from tests.things import Stage, Table, staged
 
 
@@ -66,6 +66,12 @@ def job_database(config: Config) -> Iterator[Database]:
 def worker(dsn: str) -> None:
     """A worker of the queue, which takes no job until `work` does it in its place."""
     run_sql(dsn, WORKER)
+
+
+@pytest.fixture
+def builder(worker: None, config: Config, job_database: Database, dsn: str) -> IndexBuilder:
+    """That worker, with all that its work needs."""
+    return IndexBuilder(config, job_database, dsn)
 
 
 @pytest.fixture

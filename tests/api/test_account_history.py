@@ -91,7 +91,7 @@ def test_a_password_by_mail_is_an_act_without_a_revision(stage: Stage, mails: Ou
     assert deltas(history_of(stage, email)) == [("update", []), ("login", [])]
 
 
-def test_too_many_failures_suspend_and_the_history_says_so(stage: Stage) -> None:
+def test_too_many_failures_suspend_and_the_history_records_it(stage: Stage) -> None:
     stage.execute("UPDATE system_settings SET auth_login_attempts = 2")
     email = person(stage)
     for _ in range(3):

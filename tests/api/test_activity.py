@@ -167,7 +167,7 @@ def test_an_item_goes_back_to_a_revision(stage: Stage, things: Table) -> None:
     assert kept[1] > 2001
 
 
-def test_the_history_tells_that_an_item_has_gone_back(stage: Stage, things: Table) -> None:
+def test_the_history_records_that_an_item_was_reverted(stage: Stage, things: Table) -> None:
     (item,) = things.add({"title": "new"})
     revision = note(stage, things.name, item["id"], {"title": "old"})
     assert things.api.post(f"/utils/revert/{revision}").status == 200

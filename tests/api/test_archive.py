@@ -19,7 +19,7 @@ def notes(admin: Client) -> Table:
     return table(admin, field("text", "string"), field("status", "string"), **STATES)
 
 
-def test_a_new_item_is_active_unless_something_says_otherwise(notes: Table) -> None:
+def test_a_new_item_is_active_by_default(notes: Table) -> None:
     assert notes.api.post(notes.path, {"text": "a"}).data["status"] == "draft"
     items = notes.add({"text": "b"}, {"status": "archived"}, {"status": None}, {})
     assert [item["status"] for item in items] == ["draft", "archived", None, "draft"]

@@ -338,7 +338,7 @@ def test_singletons_are_read_made_and_changed(admin: Client) -> None:
         assert batch(admin, refused).status == 404
 
 
-def test_history_tells_every_operation_with_its_parents(admin: Client, stage: Stage) -> None:
+def test_history_records_every_operation_with_its_parents(admin: Client, stage: Stage) -> None:
     before = stage.value("SELECT max(id) FROM system_activity")
     batch(
         admin,

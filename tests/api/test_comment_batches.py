@@ -368,7 +368,7 @@ def notifications(stage: Stage, user: str) -> list[str]:
     return messages
 
 
-def test_users_are_told_of_each_comment_that_mentions_them(
+def test_users_are_notified_of_each_comment_that_mentions_them(
     stage: Stage, admin: Client, things: Table
 ) -> None:
     only_first = may(things.name, permissions={"title": {"_eq": "a"}})

@@ -47,7 +47,7 @@ def allowed(answer: Answer) -> tuple[str | None, str | None]:
     )
 
 
-def test_a_preflight_of_a_named_site_is_told_what_it_may_do(named: Client) -> None:
+def test_a_preflight_of_a_named_site_gets_what_it_may_do(named: Client) -> None:
     answer = preflight(named, APP)
     assert (answer.status, answer.text) == (204, "")
     assert allowed(answer) == (APP, "true")
@@ -64,7 +64,7 @@ def test_answers_name_the_site_errors_too(named: Client) -> None:
         assert "ETag" in answer.headers["access-control-expose-headers"].split(", "), path
 
 
-def test_other_sites_are_told_nothing(named: Client) -> None:
+def test_other_sites_get_no_headers_of_cors(named: Client) -> None:
     for origin in (
         OTHER,
         "null",
@@ -97,7 +97,7 @@ def test_a_named_site_may_write_with_a_cookie_and_anybody_may_not(
     assert anybody.send("POST", "/utils/cache/clear", Cookie=cookie, Origin=APP).status == 403
 
 
-def test_an_ordinary_options_request_tells_the_methods(named: Client) -> None:
+def test_an_ordinary_options_request_returns_the_methods(named: Client) -> None:
     answer = named.send("OPTIONS", "/server/ping", Origin=APP)
     assert answer.status == 200
     assert "GET" in answer.headers["allow"]

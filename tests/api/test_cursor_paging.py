@@ -267,7 +267,7 @@ def test_a_write_by_query_takes_no_item_more_for_a_cursor(stage: Stage) -> None:
     assert len(notes.api.get(f"{notes.path}?export=json&limit=2&meta=*").body) == 2
 
 
-def test_a_cursor_tells_nothing_that_the_caller_may_not_read(stage: Stage) -> None:
+def test_a_cursor_reveals_nothing_that_the_caller_may_not_read(stage: Stage) -> None:
     notes = stage.empty_table(field("title", "string"), field("pin", "string"))
     notes.add(*({"title": f"title {number}", "pin": f"pin {number}"} for number in range(4)))
     reader = member(stage, may(notes.name, "title"))
@@ -381,7 +381,7 @@ def test_texts_with_an_order_of_their_own_have_pages(stage: Stage, kind: str) ->
         assert read == whole, sort
 
 
-def test_the_length_of_a_cursor_tells_nothing_of_a_hidden_key(stage: Stage) -> None:
+def test_the_length_of_a_cursor_reveals_nothing_of_a_hidden_key(stage: Stage) -> None:
     stage.execute(
         "CREATE TABLE hidden_keys (id text PRIMARY KEY, title text);"
         "INSERT INTO hidden_keys VALUES ('a', ''), ('b a much longer key', ''), ('c', '')"
@@ -406,7 +406,7 @@ def test_a_far_page_by_a_key_of_fixed_length_is_read_from_the_index(stage: Stage
     assert any("Index Cond" in node for node in nodes(plan["Plan"]))
 
 
-def test_a_cursor_does_not_tell_which_collections_are_hidden(stage: Stage) -> None:
+def test_a_cursor_does_not_reveal_which_collections_are_hidden(stage: Stage) -> None:
     single = table(stage.admin, field("title", "string"), singleton=True)
     many = table(stage.admin, field("title", "string"))
     reader = member(stage)

@@ -229,7 +229,7 @@ def test_panels_show_what_the_caller_may_read(
     ],
     ids=str,
 )
-def test_a_panel_tells_nothing_of_names_that_are_hidden(
+def test_a_panel_reveals_no_hidden_names(
     stage: Stage, orders: str, dashboard: str, type: str, options: dict[str, object]
 ) -> None:
     writer = member(
@@ -320,7 +320,7 @@ def test_a_panel_lies_on_the_grid(admin: Client, dashboard: str, values: dict[st
     assert [path for path, _ in reasons(admin.patch(f"/panels/{key}", values))] == [name]
 
 
-def test_a_panel_of_a_collection_that_is_gone_says_so_and_others_go_on(
+def test_a_panel_of_a_deleted_collection_has_an_error_and_others_have_data(
     admin: Client, orders: str, dashboard: str
 ) -> None:
     admin.post("/collections", {"collection": "briefly", "schema": {}})

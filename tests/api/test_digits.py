@@ -11,7 +11,7 @@ from tests.client import Answer
 from tests.things import Stage, Table, field, filled_things
 
 WRITTEN = ("1e131071", "1e-16383", "9" * 1_001, "0e131071", "1e99999999999999999999")
-SAYS = "at most 1000 digits, its exponent written out"
+REASON = "at most 1000 digits, its exponent written out"
 
 
 things = filled_things(
@@ -28,7 +28,7 @@ things = filled_things(
 def refused(answer: Answer, **location: object) -> None:
     assert (answer.status, answer.codes) == (400, ["VALUE_OUT_OF_RANGE"])
     (error,) = answer.errors
-    assert SAYS in error["message"]
+    assert REASON in error["message"]
     assert {name: error.get(name) for name in location} == location
 
 

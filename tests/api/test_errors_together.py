@@ -104,7 +104,7 @@ def test_the_same_fault_is_reported_once_and_many_are_cut_short(things: Table) -
     assert len(things.read(f"fields={many}").errors) == 100
 
 
-def test_whoever_may_not_know_of_a_field_is_told_of_none(stage: Stage, things: Table) -> None:
+def test_problems_name_no_field_that_is_hidden_from_the_caller(stage: Stage, things: Table) -> None:
     caller = member(stage, may(things.name, "id", "name"))
     hidden, missing = (
         caller.get(

@@ -159,7 +159,7 @@ def test_an_emptied_table_is_analyzed_once(
 
 
 def _analyzed(made: Table, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether PostgreSQL is told to analyze a table before an estimate."""
+    """Whether the service analyzes a table before an estimate."""
     with counted(monkeypatch) as seen:
         estimate(made.api, made)
     return any(text.startswith("ANALYZE") for text in seen)

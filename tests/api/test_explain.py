@@ -17,7 +17,7 @@ THINGS = (
 
 
 @pytest.mark.parametrize("encode", [str, quote])
-def test_it_tells_statement_parameters_and_plan(things: Table, encode: type[str]) -> None:
+def test_it_returns_statement_parameters_and_plan(things: Table, encode: type[str]) -> None:
     path = f"{things.path}?filter[size][_gt]=5&fields=id"
     explanation = things.api.get(f"/utils/explain?path={encode(path)}").data
     assert explanation["statement"].startswith("SELECT r.c0, v.structure, v.access, v.flows")
@@ -25,7 +25,7 @@ def test_it_tells_statement_parameters_and_plan(things: Table, encode: type[str]
     assert "Plan" in explanation["plan"][0]
 
 
-def test_it_tells_the_read_of_one_item(things: Table) -> None:
+def test_it_explains_the_read_of_one_item(things: Table) -> None:
     explanation = things.api.get(f"/utils/explain?path={things.path}/7?fields=name").data
     assert explanation["parameters"] == ["7"]
     assert "Index Scan" in str(explanation["plan"])
@@ -60,7 +60,7 @@ def test_it_is_for_administrators(things: Table, anonymous: Client) -> None:
     assert anonymous.get(f"/utils/explain?path={things.path}").codes == ["FORBIDDEN"]
 
 
-def test_it_tells_what_each_rule_adds_for_another_caller(things: Table, stage: Stage) -> None:
+def test_it_shows_what_each_rule_adds_for_another_caller(things: Table, stage: Stage) -> None:
     role = new_role(stage, may(things.name, "id", "size", permissions={"size": {"_gt": 5}}))
     member_of(stage, role)
     user = stage.value(f"SELECT id::text FROM system_users WHERE role = '{role}'")

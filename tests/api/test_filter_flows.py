@@ -195,7 +195,7 @@ def test_imports_are_filtered(admin: Client, parts: Table, form: str, content: s
     assert texts(parts) == [f"a!{key}", "b!"]
 
 
-def test_an_import_tells_the_lines_that_a_flow_refuses(admin: Client, parts: Table) -> None:
+def test_an_import_reports_the_lines_that_a_flow_refuses(admin: Client, parts: Table) -> None:
     rule = {"$trigger": {"payload": {"text": {"_neq": "bad"}}}}
     steps = [step("check", "condition", {"filter": rule}, reject="stop"), REFUSE]
     filter_flow(admin, parts, steps, "create")

@@ -142,7 +142,7 @@ def test_old_runs_are_deleted(stage: Stage, admin: Client, monkeypatch: pytest.M
     assert len(runs(admin, flow)) == 1
 
 
-def test_a_run_whose_flow_cannot_be_loaded_says_so(
+def test_a_run_whose_flow_cannot_be_loaded_fails_with_that_reason(
     stage: Stage, admin: Client, settings: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

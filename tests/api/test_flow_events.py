@@ -65,7 +65,7 @@ def test_items_that_get_the_same_values_are_one_event(
     assert (trigger["keys"], trigger["payload"]) == ([keys[0]], {"views": 7})
 
 
-def test_a_deletion_tells_the_keys(
+def test_the_event_of_a_deletion_holds_the_keys(
     stage: Stage, admin: Client, settings: Config, pages: Table
 ) -> None:
     flow = make_flow(admin, "event", action("items.delete", collections=[pages.name]), [KEEP])

@@ -1,4 +1,4 @@
-"""The worked examples of docs/flows.md, each run as the page says."""
+"""The worked examples of docs/flows.md, each run as the page describes it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BLOCK = re.compile(r"^```(http(?: public)?|text)\n(.*?)^```$", re.MULTILINE | r
 
 
 class Exchange(NamedTuple):
-    """A request of the page, and what is said of its answer."""
+    """A request of the page, and the answer that the page describes."""
 
     is_public: bool
     method: str
@@ -141,7 +141,7 @@ def test_there_are_ten_examples() -> None:
 
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("title", EXAMPLES)
-def test_an_example_does_what_it_says(
+def test_an_example_gives_the_documented_answers(
     stage: Stage, stage_settings: Config, hooks: tuple[Source, list[Received]], title: str
 ) -> None:
     server, received = hooks

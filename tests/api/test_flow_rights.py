@@ -49,7 +49,7 @@ def caller(stage: Stage, guarded_pages: Table) -> Client:
 
 
 def item_flow(admin: Client, kind: str, *asked: str, **permissions: str) -> str:
-    """Make a flow that does what its caller asks, and tells also how it was rejected."""
+    """Make a flow that does what its caller asks, and answers also how it was rejected."""
     options = {"collection": "{{$trigger.body.collection}}", **permissions}
     options |= {name: f"{{{{$trigger.body.{name}}}}}" for name in asked}
     steps = [

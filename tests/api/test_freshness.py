@@ -27,7 +27,7 @@ def other(make_client: Callable[..., Client], admin_token: str) -> Client:
     return make_client().bearing(admin_token)
 
 
-def test_a_new_collection_is_there_for_a_process_that_had_found_it_missing(
+def test_a_process_that_missed_a_collection_sees_it_when_it_is_made(
     api: Client, other: Client
 ) -> None:
     assert other.get("/items/things").status == 404
@@ -89,7 +89,7 @@ EXPLAINED = "/permissions/explain?user=public&collection=things&action=read"
 @pytest.mark.parametrize(
     "path", ["/utils/explain?path=/items/things", EXPLAINED, "/server/health", "/server/info"]
 )
-def test_who_is_no_administrator_any_more_is_told_nothing_that_is_for_administrators(
+def test_who_is_no_administrator_any_more_gets_no_answers_for_administrators(
     api: Client, other: Client, dsn: str, path: str
 ) -> None:
     api.post("/collections", TABLE)
@@ -130,7 +130,7 @@ def test_a_login_moves_no_counter_so_that_nobody_loads_anything_for_it(
     assert counters() == before
 
 
-def test_a_column_dropped_behind_the_services_back_is_found_by_the_statement_that_fails(
+def test_a_statement_that_fails_on_a_dropped_column_reloads_the_structure(
     api: Client, config: Config, dsn: str
 ) -> None:
     api.post("/collections", TABLE)

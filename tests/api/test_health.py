@@ -154,7 +154,7 @@ def test_login_providers_are_asked_for_what_is_public(
 
 
 class Counted:
-    """A check that counts how often it runs, and takes as long as it is told."""
+    """A check that counts how often it runs, and takes as long as the test sets."""
 
     def __init__(self, seconds: float = 0.0, warning: str | None = None) -> None:
         self.times = 0

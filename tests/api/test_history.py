@@ -159,7 +159,7 @@ def test_a_secret_never_enters_the_history(stage: Stage, admin: Client) -> None:
 @pytest.mark.parametrize(
     ("accountability", "counts"), [("all", (4, 3)), ("activity", (4, 0)), (None, (0, 0))]
 )
-def test_a_collection_says_what_is_kept_of_it(
+def test_the_accountability_of_a_collection_decides_what_is_recorded(
     admin: Client, accountability: str | None, counts: tuple[int, int]
 ) -> None:
     books = table(admin, field("title", "string"), accountability=accountability)

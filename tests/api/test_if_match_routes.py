@@ -1,4 +1,4 @@
-"""Every route that changes one record compares If-Match with what its reads say."""
+"""Every route that changes one record compares If-Match with the entity tag of its reads."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_automatic_keys_go_on_behind_those_that_a_file_brought(things: Table) ->
 
 
 @pytest.mark.parametrize("form", TYPES)
-def test_every_form_says_the_same(things: Table, form: str) -> None:
+def test_every_format_imports_the_same_items(things: Table, form: str) -> None:
     bodies = {
         "csv": '\ufeffname,price\n"a, ""b""\nc",1.50\n\nd,\n',
         "json": '\ufeff[ {"name": "a, \\"b\\"\\nc",\n"price": 1.50},\n{"name": "d", "price": null} '
@@ -342,7 +342,7 @@ def test_an_object_in_a_refused_row_is_not_taken_for_a_key(
     ]
 
 
-def test_history_tells_of_every_row(things: Table, stage: Stage) -> None:
+def test_history_records_every_row(things: Table, stage: Stage) -> None:
     things.add({"name": "a"})
     post_file(things, "id,name\n1,A\n,b\n")
     activity = things.api.get(f"/activity?filter[collection]={things.name}&sort=id").data

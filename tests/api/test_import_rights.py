@@ -26,7 +26,7 @@ def titles(posts: Table) -> list[str]:
     return [str(item["title"]) for item in posts.get(sort="id").data]
 
 
-def test_nobody_imports_without_a_right_and_nothing_tells_what_is_there(
+def test_nobody_imports_without_a_right_and_refusals_reveal_nothing(
     posts: Table, stage: Stage, anonymous: Client
 ) -> None:
     reader = member(stage, may(posts.name))

@@ -7,11 +7,8 @@ from __future__ import annotations
 from copy import deepcopy
 from threading import Thread
 
-import psycopg
 import pytest
 
-from cms.config import Config
-from cms.database.connections import Database
 from cms.structure import index_builds
 from tests.client import Client
 from tests.databases import run_sql
@@ -24,11 +21,11 @@ from tests.index_building import (
     INVALID,
     JOBS,
     REQUESTS,
+    IndexBuilder,
     ask,
     assert_indexed,
     state,
     wait_for_state,
-    work,
 )
 from tests.waiting import eventually
 
@@ -37,20 +34,19 @@ pytestmark = pytest.mark.release
 WAITING = {"state": "waiting", "progress": 0.0}
 
 
-@pytest.mark.usefixtures("worker")
 def test_a_worker_builds_the_index_after_the_answer(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
-    asked = ask(large)
-    assert (asked["is_indexed"], asked["index_build"]) == (False, WAITING)
+    schema = ask(large)
+    assert (schema["is_indexed"], schema["index_build"]) == (False, WAITING)
     listed = {field["field"]: field["schema"] for field in large.get("/fields/things").data}
     assert listed["a"]["index_build"] == WAITING
     assert "index_build" not in listed["b"]
-    work(config, job_database)
+    builder.work()
     assert state(large) == "ready"
     assert_indexed(dsn, "a")
     # A second run, of a job whose worker was killed at its end, finds nothing to do.
-    index_builds.build_indexes(job_database, "things")
+    index_builds.build_indexes(builder.database, "things")
     assert_indexed(dsn, "a")
 
 
@@ -62,9 +58,8 @@ def test_without_a_worker_the_process_itself_builds_it(large: Client, dsn: str) 
     assert_indexed(dsn, "a")
 
 
-@pytest.mark.usefixtures("worker")
 def test_every_change_that_needs_an_index_has_it_built(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     new = {"field": "c", "type": "integer", **ASK}
     assert large.post("/fields/things", new).data["schema"]["index_build"] == WAITING
@@ -74,93 +69,79 @@ def test_every_change_that_needs_an_index_has_it_built(
     assert large.patch("/collections/things", {"meta": {"sort_field": "b"}}).status == 200
     names = ("b", "c", "up")
     assert [state(large, f"/fields/things/{name}") for name in names] == ["waiting"] * 3
-    work(config, job_database)
+    builder.work()
     assert_indexed(dsn, *names)
 
 
-@pytest.mark.usefixtures("worker")
-def test_while_a_build_runs_others_write_and_the_field_tells_so(
-    large: Client, config: Config, job_database: Database, dsn: str
+def test_while_a_build_runs_others_write_and_the_field_shows_its_state(
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     ask(large)
     ask(large, "/fields/things/b")
-    # A build waits for writes that began before it; this one stands for minutes of work.
-    with psycopg.connect(dsn) as writer:
-        writer.execute("INSERT INTO things (a) VALUES ('x')")
-        builder = Thread(target=work, args=(config, job_database))
-        builder.start()
+    # The write stands for minutes of work.
+    with builder.delayed_by_write():
         wait_for_state(large, "building")
         assert state(large, "/fields/things/b") == "waiting"
         assert large.post("/items/things", {"a": "y"}).status == 200
-        writer.rollback()
-    builder.join()
     assert_indexed(dsn, "a", "b")
 
 
-@pytest.mark.usefixtures("worker")
 def test_what_a_killed_build_has_left_is_built_again(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     ask(large)
     run_sql(dsn, "CREATE INDEX broken ON things (a)")
     run_sql(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
     large.post("/utils/cache/clear")
     assert state(large) == "waiting"
-    work(config, job_database)
+    builder.work()
     assert_indexed(dsn, "a")
 
 
-@pytest.mark.usefixtures("worker")
 def test_what_was_killed_behind_its_build_leaves_no_request(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     ask(large)
     run_sql(dsn, "CREATE INDEX ON things (a)")
     large.post("/utils/cache/clear")
     assert state(large) == "ready"
-    work(config, job_database)
+    builder.work()
     assert_indexed(dsn, "a")
 
 
-@pytest.mark.usefixtures("worker")
 def test_an_index_that_is_given_up_is_not_built(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     ask(large)
     assert "index_build" not in large.patch(FIELD, GIVE_UP).data["schema"]
-    work(config, job_database)
+    builder.work()
     assert_indexed(dsn)
 
 
-@pytest.mark.usefixtures("worker")
-def test_a_renamed_field_gets_its_index(
-    large: Client, config: Config, job_database: Database, dsn: str
-) -> None:
+def test_a_renamed_field_gets_its_index(large: Client, builder: IndexBuilder, dsn: str) -> None:
     ask(large)
     renamed = large.patch(FIELD, {"field": "c"}).data
     assert renamed["schema"]["index_build"] == WAITING
-    work(config, job_database)
+    builder.work()
     assert_indexed(dsn, "c")
 
 
-@pytest.mark.usefixtures("worker")
 def test_a_record_that_is_sent_back_asks_for_what_it_asked_for(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     ask(large)
     record = large.get(FIELD).data
     assert large.patch(FIELD, {**record, "meta": {"note": "x"}}).data["schema"] == record["schema"]
-    work(config, job_database)
+    builder.work()
     assert_indexed(dsn, "a")
 
 
-@pytest.mark.usefixtures("worker")
 def test_two_requests_for_one_index_build_it_once(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     ask(large)
     ask(large)
-    workers = [Thread(target=work, args=(config, job_database)) for _ in range(2)]
+    workers = [Thread(target=builder.work) for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -168,7 +149,7 @@ def test_two_requests_for_one_index_build_it_once(
     assert_indexed(dsn, "a")
 
 
-def test_a_build_that_fails_says_so_and_leaves_only_the_change(large: Client, dsn: str) -> None:
+def test_a_failed_build_is_shown_and_leaves_only_the_change(large: Client, dsn: str) -> None:
     run_sql(dsn, BUILDS_FAIL)
     answer = large.patch(FIELD, {"schema": {"is_indexed": True, "comment": "done"}})
     assert (answer.status, answer.data["schema"]["comment"]) == (200, "done")
@@ -187,21 +168,19 @@ def test_a_type_that_no_index_takes_is_refused_at_once(large: Client, dsn: str) 
     assert run_sql(dsn, JOBS) == run_sql(dsn, REQUESTS) == []
 
 
-@pytest.mark.usefixtures("worker")
 def test_a_change_to_such_a_type_is_refused_while_an_index_is_asked_for(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     ask(large)
     answer = large.patch(FIELD, {"type": "json"})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert large.patch(FIELD, {"type": "json", **GIVE_UP}).status == 200
-    work(config, job_database)
+    builder.work()
     assert_indexed(dsn)
 
 
-@pytest.mark.usefixtures("worker")
 def test_one_build_that_fails_hinders_no_other(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     # Too long for an entry of a tree, and not to be compressed.
     run_sql(
@@ -211,7 +190,7 @@ def test_one_build_that_fails_hinders_no_other(
     )
     ask(large)
     ask(large, "/fields/things/b")
-    work(config, job_database)
+    builder.work()
     assert (state(large), state(large, "/fields/things/b")) == ("waiting", "ready")
     assert run_sql(dsn, REQUESTS) == [("things", "a")]
     assert run_sql(dsn, INVALID) == [(0,)]
@@ -219,9 +198,8 @@ def test_one_build_that_fails_hinders_no_other(
     assert run_sql(dsn, REQUESTS) == []
 
 
-@pytest.mark.usefixtures("worker")
 def test_a_snapshot_holds_the_index_that_is_being_built(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     before = large.get("/schema/snapshot").data
     target = deepcopy(before)
@@ -235,14 +213,11 @@ def test_a_snapshot_holds_the_index_that_is_being_built(
     assert large.post("/schema/diff", target).status == 204
     back = large.post("/schema/diff", before).data
     assert large.post("/schema/apply", back).status == 204
-    work(config, job_database)
+    builder.work()
     assert_indexed(dsn)
 
 
-@pytest.mark.usefixtures("worker")
-def test_the_history_has_the_index_that_was_asked_for(
-    large: Client, config: Config, job_database: Database
-) -> None:
+def test_the_history_has_the_index_that_was_asked_for(large: Client, builder: IndexBuilder) -> None:
     ask(large)
     params = {
         "filter[collection]": "system_fields",
@@ -252,7 +227,7 @@ def test_the_history_has_the_index_that_was_asked_for(
     }
     (revision,) = large.get("/revisions", **params).data
     assert revision == {"item": "things.a", "delta": {"schema": {"is_indexed": True}}}
-    work(config, job_database)
+    builder.work()
     # That it is built by now is no change that somebody made.
     large.patch(FIELD, {"schema": {"comment": "x"}})
     (revision,) = large.get("/revisions", **params).data

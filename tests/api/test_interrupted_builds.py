@@ -6,12 +6,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
-from threading import Thread
+from functools import partial
 
 import psycopg
 import pytest
 
-from cms.config import Config
 from cms.database.connections import Database
 from cms.database.server_refusals import Canceled
 from cms.errors import unavailable
@@ -24,12 +23,14 @@ from tests.index_building import (
     INDEXED,
     INVALID,
     REQUESTS,
+    TAKE_SNAPSHOT,
+    IndexBuilder,
     ask,
     assert_indexed,
+    before_each_build,
     schema,
     state,
     wait_for_state,
-    work,
 )
 from tests.waiting import eventually
 
@@ -40,29 +41,20 @@ TO_OTHERS = {"collection": "things", "field": "other", "related_collection": "ot
 FROM_OTHERS = {"collection": "others", "field": "thing", "related_collection": "things"}
 
 
-@pytest.mark.usefixtures("worker")
 @pytest.mark.parametrize(("method", "body"), [("PATCH", GIVE_UP), ("DELETE", None)])
 def test_giving_up_ends_a_build_that_runs(
     large: Client,
-    config: Config,
-    job_database: Database,
+    builder: IndexBuilder,
     dsn: str,
     method: str,
     body: object,
 ) -> None:
     ask(large)
     ask(large, "/fields/things/b")
-    with psycopg.connect(dsn) as reader:
-        # A build waits for older snapshots, and holds up no change of the table by that.
-        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        reader.execute("SELECT 1")
-        builder = Thread(target=work, args=(config, job_database))
-        builder.start()
+    with builder.delayed_by_snapshot():
         wait_for_state(large, "building")
         assert large.send(method, FIELD, body).status in (200, 204)
         wait_for_state(large, "building", "/fields/things/b")
-        reader.rollback()
-    builder.join()
     assert_indexed(dsn, "b")
 
 
@@ -79,12 +71,10 @@ CHANGES = [
 ]
 
 
-@pytest.mark.usefixtures("worker")
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_the_table_interrupts_a_build_which_begins_anew(
     large: Client,
-    config: Config,
-    job_database: Database,
+    builder: IndexBuilder,
     dsn: str,
     change: tuple[str, str, object],
 ) -> None:
@@ -95,21 +85,15 @@ def test_a_change_of_the_table_interrupts_a_build_which_begins_anew(
     large.post("/relations", FROM_OTHERS)
     if path != "/relations":
         large.post("/relations", TO_OTHERS)
-    work(config, job_database)
+    builder.work()
     ask(large)
-    with psycopg.connect(dsn) as reader:
-        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        reader.execute("SELECT 1")
-        builder = Thread(target=work, args=(config, job_database))
-        builder.start()
+    with builder.delayed_by_snapshot():
         wait_for_state(large, "building")
         began = time.monotonic()
         assert large.send(method, path, body).status in (200, 204)
         # PostgreSQL looks for deadlocks after a second: none has helped here.
         assert time.monotonic() - began < 0.9
         wait_for_state(large, "building")
-        reader.rollback()
-    builder.join()
     assert state(large) == "ready"
     assert run_sql(dsn, INVALID) == [(0,)]
 
@@ -137,49 +121,32 @@ def test_a_change_interrupts_no_build_of_other_programs(
     assert run_sql(dsn, INVALID) == [(0,)]
 
 
-@pytest.mark.usefixtures("worker")
 def test_a_collection_is_deleted_while_its_index_is_built(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     ask(large)
-    with psycopg.connect(dsn) as reader:
-        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        reader.execute("SELECT 1")
-        builder = Thread(target=work, args=(config, job_database))
-        builder.start()
+    with builder.delayed_by_snapshot():
         wait_for_state(large, "building")
         assert large.delete("/collections/things").status == 204
-        reader.rollback()
-    builder.join()
     assert_indexed(dsn)
 
 
-@pytest.mark.usefixtures("worker")
 def test_what_is_given_up_as_its_build_begins_is_dropped(
     large: Client,
-    config: Config,
-    job_database: Database,
+    builder: IndexBuilder,
     dsn: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ask(large)
-    build = indexes.DeferredIndex.build
-
-    def build_late(index: indexes.DeferredIndex, database: Database) -> None:
-        assert large.patch(FIELD, GIVE_UP).status == 200
-        build(index, database)
-
-    monkeypatch.setattr(indexes.DeferredIndex, "build", build_late)
-    work(config, job_database)
+    before_each_build(monkeypatch, partial(large.patch, FIELD, GIVE_UP))
+    builder.work()
     assert_indexed(dsn)
     assert schema(large)["is_indexed"] is False
 
 
-@pytest.mark.usefixtures("worker")
 def test_what_is_interrupted_behind_its_build_is_not_built_again(
     large: Client,
-    config: Config,
-    job_database: Database,
+    builder: IndexBuilder,
     dsn: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -195,44 +162,36 @@ def test_what_is_interrupted_behind_its_build_is_not_built_again(
             raise Canceled(unavailable("database", "interrupted").problems)
 
     monkeypatch.setattr(indexes.DeferredIndex, "build", interrupted_late)
-    work(config, job_database)
+    builder.work()
     assert_indexed(dsn, "a")
 
 
-@pytest.mark.usefixtures("worker")
 def test_a_builder_waits_for_a_long_change_of_structure(
-    large: Client, config: Config, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     ask(large)
-    database = Database(replace(config, db_statement_timeout=timedelta(milliseconds=100)))
+    impatient = replace(builder.config, db_statement_timeout=timedelta(milliseconds=100))
+    database = Database(impatient)
     with ThreadPoolExecutor(1) as executor, psycopg.connect(dsn) as reader:
-        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        reader.execute("SELECT 1")
-        builder = executor.submit(index_builds.build_indexes, database, "things")
+        reader.execute(TAKE_SNAPSHOT)
+        build = executor.submit(index_builds.build_indexes, database, "things")
         wait_for_state(large, "building")
         with psycopg.connect(dsn) as changer:
             changer.execute("SELECT FROM system_version FOR UPDATE")
             changer.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_progress_create_index")
             reader.rollback()
             time.sleep(0.5)
-        builder.result()
+        build.result()
     database.close()
     assert [name for (name,) in run_sql(dsn, INDEXED)] == ["a"]
     assert run_sql(dsn, REQUESTS) == []
 
 
-@pytest.mark.usefixtures("worker")
 def test_a_field_that_is_renamed_while_its_index_is_built_gets_it(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     ask(large)
-    with psycopg.connect(dsn) as reader:
-        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        reader.execute("SELECT 1")
-        builder = Thread(target=work, args=(config, job_database))
-        builder.start()
+    with builder.delayed_by_snapshot():
         wait_for_state(large, "building")
         assert large.patch(FIELD, {"field": "c"}).status == 200
-        reader.rollback()
-    builder.join()
     assert_indexed(dsn, "c")

@@ -25,7 +25,7 @@ def books(admin: Client) -> Table:
 
 
 @pytest.mark.parametrize("method", ["SEARCH", "QUERY"])
-def test_the_body_says_what_a_query_string_can_say(books: Table, method: str) -> None:
+def test_the_body_takes_every_parameter_of_a_query_string(books: Table, method: str) -> None:
     query = {
         "fields": ["title", "length"],
         "alias": {"length": "pages"},

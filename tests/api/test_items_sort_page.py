@@ -151,7 +151,7 @@ def test_page_zero_and_a_page_out_of_range_are_refused(books: Table) -> None:
         assert set(books.read(query_string).codes) == {"INVALID_QUERY"}, query_string
 
 
-def test_nobody_who_says_nothing_gets_more_than_a_hundred(admin: Client) -> None:
+def test_without_a_limit_a_page_has_a_hundred_items(admin: Client) -> None:
     many = table(admin)
     many.add(*({} for _ in range(150)))
     assert len(many.get().data) == 100

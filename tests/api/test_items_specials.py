@@ -196,7 +196,7 @@ def test_one_statement_writes_nothing_under_a_structure_that_has_moved_on(
     assert revision["data"] == {"id": 1, "a": "z", "f0": None, "f1": None, "f2": None}
 
 
-def test_texts_and_numbers_of_other_tables_are_cast_as_their_fields_say(
+def test_texts_and_numbers_of_other_tables_are_cast_as_their_fields_define(
     stage: Stage, admin: Client
 ) -> None:
     stage.execute(

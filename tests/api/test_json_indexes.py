@@ -1,4 +1,4 @@
-"""`cms index`: indexes of paths into JSON, which reads use, and what `cms doctor` says without."""
+"""`cms index`: indexes of paths into JSON, which reads use, and the findings of `cms doctor`."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def change(stage: Stage, email: str, assignment: str) -> None:
         )
 
 
-def test_that_many_failures_suspend_and_only_the_right_password_tells(stage: Stage) -> None:
+def test_that_many_failures_suspend_and_only_the_right_password_reveals_it(stage: Stage) -> None:
     email = person(stage)
     assert [outcome(login(stage.anonymous, email, "wrong")) for _ in range(3)] == [REFUSED] * 3
     assert of_user(stage, email, "status") == "suspended"
@@ -250,7 +250,7 @@ def test_a_hash_is_compared_once_for_everybody(
 
 
 @pytest.mark.parametrize("status", ["draft", "invited", "archived"])
-def test_only_a_suspended_user_is_told_why(stage: Stage, status: str) -> None:
+def test_only_a_suspended_user_gets_the_reason(stage: Stage, status: str) -> None:
     assert outcome(login(stage.anonymous, person(stage, status=status))) == REFUSED
 
 

@@ -71,7 +71,7 @@ def test_a_token_of_another_key_or_algorithm_or_issuer_is_refused(
         assert api.bearing(token).get("/users/me").codes == ["INVALID_TOKEN"], token
 
 
-def test_an_expired_token_says_so(api: Client, config: Config) -> None:
+def test_an_expired_token_has_an_error_of_its_own(api: Client, config: Config) -> None:
     claims = {
         "id": api.get("/users/me").data["id"],
         "session": "x",
@@ -293,7 +293,7 @@ def test_a_refresh_that_was_given_up_in_a_deadlock_is_done_again(
 def test_every_address_costs_one_comparison_of_hashes(
     anonymous: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has an account here, or at a provider, is not told by the time of the answer."""
+    """The time of an answer does not reveal who has an account here, or at a provider."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(
             b"INSERT INTO system_users (email, provider, external_identifier)"

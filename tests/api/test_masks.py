@@ -74,7 +74,7 @@ class Shop:
     def ids(self, numbers: Iterable[int]) -> list[int]:
         return [self.rows[n]["id"] for n in numbers]
 
-    def found_ids(self, query: str) -> list[int]:
+    def returned_ids(self, query: str) -> list[int]:
         answer = self.caller.get(f"{self.articles.path}?fields=id&limit=-1&{query}")
         return [row["id"] for row in answer.data]
 
@@ -134,17 +134,17 @@ FILTERS: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("query", "fits"), FILTERS)
 def test_a_filter_finds_only_values_that_the_caller_sees(shop: Shop, query: str, fits: Any) -> None:
     seen = [n for n in range(24) if shop.is_own(n) or shop.is_live(n)]
-    assert shop.found_ids(f"sort=id&{query}") == shop.ids(n for n in seen if fits(n))
+    assert shop.returned_ids(f"sort=id&{query}") == shop.ids(n for n in seen if fits(n))
 
 
 def test_a_hidden_value_is_null_for_filters(shop: Shop) -> None:
     hidden = [n for n in range(24) if not shop.is_own(n)]
-    assert shop.found_ids("sort=id&filter[title][_null]=true") == shop.ids(hidden)
-    assert shop.found_ids("sort=id&filter[title][_empty]=true") == shop.ids(hidden)
+    assert shop.returned_ids("sort=id&filter[title][_null]=true") == shop.ids(hidden)
+    assert shop.returned_ids("sort=id&filter[title][_empty]=true") == shop.ids(hidden)
     # An empty `_nin` holds for null.
-    assert len(shop.found_ids('filter={"title":{"_nin":[]}}')) == 24
+    assert len(shop.returned_ids('filter={"title":{"_nin":[]}}')) == 24
     any_of = '{"_or":[{"title":{"_eq":"t2"}},{"title":{"_eq":"t4"}},{"body":{"_contains":"of 5"}}]}'
-    assert shop.found_ids(f"sort=id&filter={quote(any_of)}") == shop.ids([4, 5])
+    assert shop.returned_ids(f"sort=id&filter={quote(any_of)}") == shop.ids([4, 5])
     through = f"{shop.owners.path}?fields=name&filter[articles][title][_in]=t2,t3"
     assert shop.caller.get(through).data == []
     through = f"{shop.owners.path}?fields=name&filter[articles][title][_in]=t0,t3"
@@ -153,14 +153,14 @@ def test_a_hidden_value_is_null_for_filters(shop: Shop) -> None:
 
 def test_a_search_finds_only_texts_that_the_caller_sees(shop: Shop) -> None:
     own = [n for n in range(24) if shop.is_own(n)]
-    assert shop.found_ids("sort=id&search=common") == shop.ids(own)
+    assert shop.returned_ids("sort=id&search=common") == shop.ids(own)
 
 
 def test_sorts_and_cursors_take_a_hidden_value_as_null(shop: Shop) -> None:
     seen = [n for n in range(24) if shop.is_own(n) or shop.is_live(n)]
     hidden = [n for n in range(24) if n not in seen]
     expected = shop.ids([*seen, *hidden])
-    assert shop.found_ids("sort=price") == expected
+    assert shop.returned_ids("sort=price") == expected
     pages: list[int] = []
     cursor: str | None = ""
     while cursor is not None:

@@ -1,4 +1,4 @@
-"""While a column's type changes to and fro, nobody is told what was true of neither type."""
+"""While a column's type changes to and fro, no answer is wrong for both types."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_an_import_that_the_structure_overtakes_does_not_try_every_row(
     assert len(statements) < 30
 
 
-def test_what_holds_the_structure_still_tells_its_refusal_at_once(
+def test_a_refusal_comes_at_once_from_a_call_that_holds_the_structure_still(
     clients: list[Client], dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often the structure moves before and after: of a refusal under

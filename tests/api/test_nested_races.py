@@ -172,7 +172,7 @@ def test_of_equal_unique_values_one_gets_in(admin: Client) -> None:
     assert key == {("RECORD_NOT_UNIQUE", "name")}
 
 
-def test_deletes_beside_changes_are_found_or_not_found(admin: Client) -> None:
+def test_deletes_beside_changes_succeed_or_are_not_found(admin: Client) -> None:
     tags = [tag["id"] for tag in Table(admin, "tags").add(*({"name": "x"} for _ in range(12)))]
 
     def work(client: int) -> list[Answer]:

@@ -34,9 +34,7 @@ def make_section(admin: Client) -> int:
     return key
 
 
-def test_others_are_told_of_the_collections_that_they_know_only(
-    stage: Stage, admin: Client
-) -> None:
+def test_problems_name_only_collections_that_the_caller_knows(stage: Stage, admin: Client) -> None:
     rights = [may("sections", action="create"), may("sections"), may("headings")]
     caller = member(stage, *rights)
     assert caller.post("/items/sections", {"kind": "headings", "item": "1"}).status == 200

@@ -97,7 +97,7 @@ def test_an_array_is_the_whole_new_state(admin: Client) -> None:
     assert admin.get(f"/items/comments/{a}").status == 404
 
 
-def test_what_is_left_out_is_unlinked_where_the_relation_says_so(admin: Client) -> None:
+def test_what_is_left_out_is_unlinked_by_a_relation_that_nullifies(admin: Client) -> None:
     boss = admin.post(
         "/items/people?fields=id,staff", {"name": "Ed", "staff": [{"name": "E1"}, {"name": "E2"}]}
     ).data
@@ -252,7 +252,7 @@ def test_many_to_many_rows_hold_to_one_objects(admin: Client) -> None:
     }  # the tag stays, only its link goes
 
 
-def test_many_to_any_rows_say_to_which_collection_they_lead(admin: Client) -> None:
+def test_many_to_any_rows_name_the_collection_they_lead_to(admin: Client) -> None:
     sections = [
         {"kind": "headings", "item": {"title": "H"}},
         {"kind": "notes", "item": {"code": NOTE, "text": "N"}},

@@ -1,4 +1,6 @@
-"""Hashes by other parameters than the settings have: accepted, made anew, and told by no time."""
+"""Hashes by other parameters than the settings have: accepted, made anew, and not revealed by
+the time that they take.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,6 @@ from cms.auth import factors
 from cms.config import Config
 from cms.database.connections import standalone_transaction
 from cms.database.statements import statement
-from cms.hashing import passwords
 from cms.hashing.hash_parameters import HashParameters
 from cms.hashing.passwords import Passwords
 from tests.client import Client
@@ -26,6 +27,7 @@ from tests.people import (
     of_user,
     outcome,
     person,
+    record_comparisons,
 )
 from tests.statements import record_primary_fetches
 from tests.things import Stage, admin_token
@@ -51,21 +53,13 @@ def client(stage: Stage, stage_settings: Config) -> Iterator[Client]:
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The prefixes of the hashes that are compared."""
-    prefixes: list[str] = []
-    verify = passwords._verify
-
-    def recorded(stored: str, password: str) -> bool:
-        prefixes.append(stored.rsplit("$", 2)[0])
-        return verify(stored, password)
-
-    monkeypatch.setattr(passwords, "_verify", recorded)
-    return prefixes
+    return record_comparisons(monkeypatch)
 
 
 def test_whoever_is_refused_costs_the_same_comparisons_and_statements(
     stage: Stage, client: Client, compared: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the account, also where the password is right and the answer does not tell it."""
+    """Whatever the account, also where the password is right and the answer does not reveal it."""
     login(client, "somebody@example.com")  # the first login looks for other parameters
     statements = record_primary_fetches(monkeypatch)
     attempts = [("nobody@example.com", "wrong")]
@@ -123,7 +117,7 @@ def test_stored_hashes_are_looked_through_once_a_process(
     assert statements.count(statement("find_other_hash_prefixes")) == 1
 
 
-def test_of_stored_hashes_the_parameters_are_found(stage: Stage) -> None:
+def test_the_parameters_of_stored_hashes_are_read_from_them(stage: Stage) -> None:
     prefixes = (OLDER.prefix, "$argon2id$v=19$m=1024,t=10,p=12", "$argon2i$m=16,t=1,p=2")
     for prefix in prefixes:
         person(stage, password=f"{prefix}$c29tZXNhbHRzb21lc2FsdA$c29tZWhhc2hzb21laGFzaA")
@@ -135,9 +129,9 @@ def test_of_stored_hashes_the_parameters_are_found(stage: Stage) -> None:
         rows = connection.execute(
             statement("find_other_hash_prefixes").replace("$1", "%s").encode(), own
         )
-        found = {prefix for (prefix,) in rows}
-    assert set(prefixes) <= found
-    assert not [prefix for prefix in found if prefix.startswith(QUICK.prefix)]
+        stored_prefixes = {prefix for (prefix,) in rows}
+    assert set(prefixes) <= stored_prefixes
+    assert not [prefix for prefix in stored_prefixes if prefix.startswith(QUICK.prefix)]
 
 
 def test_two_applications_in_one_process_hash_by_their_own_settings(

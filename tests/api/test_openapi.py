@@ -148,7 +148,7 @@ def test_relations_refer_to_each_other(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("name", ["admin", "member", "app"])
-def test_examples_of_rows_are_as_their_schemas_say(stage: Stage, name: str) -> None:
+def test_examples_of_rows_match_their_schemas(stage: Stage, name: str) -> None:
     described = document(callers(stage)[name])
     components = described["components"]["schemas"]
     names = {name for name, schema in components.items() if "examples" in schema}

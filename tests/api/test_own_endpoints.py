@@ -87,7 +87,7 @@ def test_no_path_of_items_reaches_a_system_collection(
 
 @pytest.mark.quick(4)
 @pytest.mark.parametrize("name", NAMES)
-def test_administrators_are_told_why(stage: Stage, name: str) -> None:
+def test_administrators_get_the_reason(stage: Stage, name: str) -> None:
     for answer in calls(stage.admin, name):
         assert answer.status == 403, answer
         assert (
@@ -112,7 +112,7 @@ def test_no_operation_of_a_batch_does(stage: Stage, unrestricted: Client, name: 
         assert answer.errors[0]["operation"] == 0, answer
 
 
-def test_whoever_has_no_right_to_call_is_told_that_first(stage: Stage) -> None:
+def test_an_invalid_token_is_refused_before_anything_else(stage: Stage) -> None:
     assert stage.anonymous.bearing("nonsense").get("/items/system_users").codes == ["INVALID_TOKEN"]
 
 

@@ -1,4 +1,4 @@
-"""/users/me: what everybody is told of the own account, and what app access lets one change of
+"""/users/me: what callers get of their own account, and what app access lets one change of
 it.
 """
 
@@ -39,14 +39,14 @@ def app_user(stage: Stage, *permissions: Json, **columns: object) -> tuple[Clien
 @pytest.mark.parametrize(
     "query", ["", "?fields=id", "?fields=email,role.name", "?fields=nowhere", "?deep[a][_limit]=1"]
 )
-def test_who_may_not_read_users_is_told_the_own_id(stage: Stage, query: str) -> None:
+def test_who_may_not_read_users_gets_only_the_own_id(stage: Stage, query: str) -> None:
     for permissions in ([], [may("system_roles")]):
         profile = member(stage, *permissions).get(f"/users/me{query}").data
         assert list(profile) == ["id"], permissions
         assert profile["id"], permissions
 
 
-def test_who_does_not_see_the_own_user_is_told_the_id(stage: Stage) -> None:
+def test_who_does_not_see_the_own_user_gets_the_id(stage: Stage) -> None:
     others = may("system_users", "id", "email", permissions={"title": {"_eq": "other"}})
     caller = member(stage, others)
     for query in ("", "?fields=id", "?fields=email"):

@@ -140,7 +140,7 @@ def test_a_link_that_an_older_version_sent_is_good_once(
 @pytest.mark.parametrize(
     "columns", [{"status": "suspended"}, {"status": "invited"}, {"provider": "google"}]
 )
-def test_who_cannot_log_in_by_password_gets_no_letter(
+def test_who_cannot_log_in_by_password_gets_no_mail(
     stage: Stage, client: Client, mails: Outbox, columns: dict[str, str]
 ) -> None:
     assert client.post(REQUEST, {"email": person(stage, **columns)}).status == 204
@@ -210,7 +210,7 @@ def test_the_link_goes_where_the_settings_allow_and_nowhere_else(
     assert len(mails.mails) == sent
 
 
-def test_what_a_request_says_of_the_host_is_never_in_a_letter(
+def test_the_host_header_of_a_request_is_never_in_a_mail(
     stage: Stage, client: Client, mails: Outbox
 ) -> None:
     for header in (

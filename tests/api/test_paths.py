@@ -142,7 +142,7 @@ def call_application(stage: Stage, pages_path: str) -> Callable[..., tuple[int, 
         ("/items/pages/a/b", {"RAW_URI": "http://x/cms/items/pages/a%2Fb", "SCRIPT_NAME": "/cms"}),
     ],
 )
-def test_the_target_of_the_request_tells_which_slashes_are_of_the_key(
+def test_the_target_of_the_request_decides_which_slashes_are_of_the_key(
     call_application: Callable[..., tuple[int, bytes]], path_info: str, environ: dict[str, str]
 ) -> None:
     status, body = call_application(path_info, **environ)

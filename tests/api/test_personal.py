@@ -203,7 +203,7 @@ def test_a_mention_that_is_added_later_notifies(
     assert len(subjects(reader)) == 1
 
 
-def test_who_may_not_read_the_item_is_not_told_of_it(
+def test_who_may_not_read_the_item_is_not_notified(
     stage: Stage, admin: Client, page: dict[str, Any], ann: Person
 ) -> None:
     hidden = Person(stage, may(page["collection"], permissions={"title": {"_eq": "Two"}}))
@@ -214,7 +214,7 @@ def test_who_may_not_read_the_item_is_not_told_of_it(
 
 
 @pytest.mark.release
-def test_a_comment_notifies_fifty_and_tells_nobody_who_may_read(
+def test_a_comment_notifies_fifty_and_reveals_no_readers(
     stage: Stage, admin: Client, page: dict[str, Any]
 ) -> None:
     readers = new_role(stage, may(page["collection"]), app_access=True)

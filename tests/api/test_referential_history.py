@@ -244,7 +244,7 @@ def test_keys_that_are_no_primary_keys_are_followed(stage: Stage, admin: Client)
 
 
 @pytest.mark.parametrize(("accountability", "expected"), [("activity", (2, 0)), (None, (0, 0))])
-def test_a_collection_says_what_is_kept_of_it(
+def test_the_accountability_of_a_collection_decides_what_is_recorded(
     stage: Stage, admin: Client, accountability: str | None, expected: Any
 ) -> None:
     sql = (
@@ -288,7 +288,7 @@ def test_rows_without_a_history_of_any_kind_are_left_to_the_database(
     assert revisions(admin, below) == revisions(admin, keyless) == []
 
 
-def test_a_batch_and_a_query_tell_it_as_well(stage: Stage, admin: Client) -> None:
+def test_a_batch_and_a_query_record_it_as_well(stage: Stage, admin: Client) -> None:
     above, below, *_ = tables(stage, TWO + POINTING % "SET NULL")
     admin.post(f"/items/{above}", [{"id": n, "name": "x"} for n in (1, 2, 3)])
     admin.post(f"/items/{below}", [{"id": n, "up": n} for n in (1, 2, 3)])
@@ -304,7 +304,7 @@ def test_a_batch_and_a_query_tell_it_as_well(stage: Stage, admin: Client) -> Non
     assert [revision["parent"] for revision in changes] == [gone[key]["id"] for key in "123"]
 
 
-def test_it_takes_no_right_and_tells_nothing(stage: Stage, admin: Client) -> None:
+def test_it_takes_no_right_and_reveals_nothing(stage: Stage, admin: Client) -> None:
     above, below, last, _ = tables(
         stage,
         TWO

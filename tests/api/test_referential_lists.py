@@ -9,7 +9,7 @@ from tests.client import Client
 from tests.things import Stage
 
 
-def test_a_list_that_deletes_what_it_leaves_out_tells_what_went_with_it(
+def test_a_list_that_deletes_what_it_leaves_out_records_what_went_with_it(
     stage: Stage, admin: Client
 ) -> None:
     sql = (

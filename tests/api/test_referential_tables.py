@@ -214,7 +214,7 @@ SHARED = (
     ("action", "delta"),
     [("SET NULL", {"tenant": None, "up": None}), ("SET NULL (up)", {"up": None})],
 )
-def test_keys_of_several_columns_change_what_they_say(
+def test_keys_of_several_columns_change_the_columns_that_the_action_names(
     stage: Stage, admin: Client, action: str, delta: Json
 ) -> None:
     if action.endswith(")") and stage.value(

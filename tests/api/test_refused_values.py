@@ -106,7 +106,7 @@ def test_a_rule_of_two_fields_names_both(checked_table: Table) -> None:
     }
 
 
-def test_nobody_is_told_of_a_rule_on_hidden_fields(stage: Stage, checked_table: Table) -> None:
+def test_no_problem_names_a_rule_on_hidden_fields(stage: Stage, checked_table: Table) -> None:
     create = may(checked_table.name, "name", action="create", presets={"stars": 9})
     reader_of_names = member(stage, create, may(checked_table.name, "id", "name"))
     error = reader_of_names.post(checked_table.path, {"name": "x"}).errors[0]
@@ -136,7 +136,7 @@ def test_a_preset_is_nobodys_word(stage: Stage, checked_table: Table) -> None:
     assert (error["field"], "value" in error) == ("stars", False)
 
 
-def test_an_import_tells_line_field_and_value(checked_table: Table) -> None:
+def test_an_import_reports_line_field_and_value(checked_table: Table) -> None:
     path = f"/utils/import/{checked_table.name}"
     for file, expected in (
         ("name,stars\r\na,1\r\nb,9\r\n", (3, "stars", 9)),
@@ -313,7 +313,7 @@ def test_of_many_faults_the_first_hundred_are_reported(many: Table) -> None:
     assert (answer.status, len(answer.errors)) == (400, 100)
 
 
-def test_the_operations_of_a_batch_tell_all_of_it(many: Table) -> None:
+def test_the_operations_of_a_batch_report_every_problem(many: Table) -> None:
     operation = {"method": "create", "collection": many.name, "data": {"stars": 9, "hearts": 0}}
     answer = many.api.post(
         "/batch", {"operations": [{"method": "read", "collection": many.name}, operation]}
@@ -372,7 +372,7 @@ def test_both_focal_points_of_a_file(admin: Client) -> None:
 # Imports
 
 
-def test_an_import_tells_every_row_that_the_database_minds(
+def test_an_import_reports_every_row_that_the_database_refuses(
     many: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "BATCH_ROWS", 4)
@@ -406,7 +406,7 @@ def test_an_import_tells_every_row_that_the_database_minds(
     assert len(many.get().data) == 1
 
 
-def test_an_import_tells_no_row_that_points_to_a_refused_one(many: Table) -> None:
+def test_an_import_reports_no_row_that_points_to_a_refused_one(many: Table) -> None:
     answer = post_file(many, "id,stars,a\r\n20,9,\r\n21,1,20\r\n22,1,21\r\n23,1,24\r\n")
     assert faults(answer, "line") == [
         ("INVALID_FOREIGN_KEY", "a", 24, 5),
@@ -414,7 +414,7 @@ def test_an_import_tells_no_row_that_points_to_a_refused_one(many: Table) -> Non
     ]
 
 
-def test_an_import_tells_no_row_that_points_to_one_beside_a_refused_one(
+def test_an_import_reports_no_row_that_points_to_one_beside_a_refused_one(
     many: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "BATCH_ROWS", 2)

@@ -19,8 +19,8 @@ VERIFY = "/users/register/verify-email"
 
 @pytest.fixture(autouse=True)
 def open_to_all(stage: Stage) -> None:
-    terms(stage, public_registration=True, public_registration_verify_email=True)
-    terms(
+    change_settings(stage, public_registration=True, public_registration_verify_email=True)
+    change_settings(
         stage,
         public_registration_email_filter=None,
         auth_password_policy=None,
@@ -28,7 +28,7 @@ def open_to_all(stage: Stage) -> None:
     )
 
 
-def terms(stage: Stage, **settings: object) -> None:
+def change_settings(stage: Stage, **settings: object) -> None:
     assigned = ", ".join(f"{name} = %s" for name in settings)
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         connection.execute(
@@ -42,7 +42,7 @@ def register(stage: Stage, email: str, password: str = PASSWORD, **values: objec
 
 def test_who_follows_the_link_may_log_in(stage: Stage, mails: Outbox) -> None:
     role = new_role(stage)
-    terms(stage, public_registration_role=role)
+    change_settings(stage, public_registration_role=role)
     answer = register(stage, "ann@example.com", first_name="Ann", last_name="Lee")
     assert (answer.status, answer.text) == (204, "")
     assert outcome(login(stage.anonymous, "ann@example.com")) == (401, ["INVALID_CREDENTIALS"])
@@ -85,30 +85,30 @@ def test_an_account_that_an_administrator_has_closed_is_not_opened_by_registerin
 
 
 def test_without_verification_the_account_is_open_at_once(stage: Stage, mails: Outbox) -> None:
-    terms(stage, public_registration_verify_email=False)
+    change_settings(stage, public_registration_verify_email=False)
     assert register(stage, "cyd@example.com").status == 204
     assert login(stage.anonymous, "cyd@example.com").status == 200
     assert mails.mails == []
 
 
 def test_closed_is_closed(stage: Stage, mails: Outbox) -> None:
-    terms(stage, public_registration=False)
+    change_settings(stage, public_registration=False)
     assert outcome(register(stage, "dee@example.com")) == (403, ["FORBIDDEN"])
     assert of_user(stage, "dee@example.com", "id") is None
 
 
-def test_the_settings_say_whose_addresses_are_welcome(stage: Stage, mails: Outbox) -> None:
+def test_the_settings_decide_whose_addresses_are_welcome(stage: Stage, mails: Outbox) -> None:
     welcome = {
         "_or": [
             {"email": {"_ends_with": "@example.com"}},
             {"email": {"_regex": "@example\\.(org|net)$"}},
         ]
     }
-    terms(stage, public_registration_email_filter=json.dumps(welcome))
+    change_settings(stage, public_registration_email_filter=json.dumps(welcome))
     assert outcome(register(stage, "eve@evil.example")) == (403, ["FORBIDDEN"])
     assert outcome(register(stage, "eve@example.com.evil.example")) == (403, ["FORBIDDEN"])
     assert register(stage, "eve@Example.ORG").status == 204
-    terms(stage, public_registration_email_filter='{"email": {"_frobnicates": 1}}')
+    change_settings(stage, public_registration_email_filter='{"email": {"_frobnicates": 1}}')
     assert outcome(register(stage, "fay@example.com")) == (403, ["FORBIDDEN"])
 
 
@@ -116,7 +116,7 @@ def test_the_settings_say_whose_addresses_are_welcome(stage: Stage, mails: Outbo
 def test_nobody_learns_whether_an_address_has_an_account(
     stage: Stage, mails: Outbox, monkeypatch: pytest.MonkeyPatch, verify: str
 ) -> None:
-    terms(stage, public_registration_verify_email=verify)
+    change_settings(stage, public_registration_verify_email=verify)
     known = person(stage)
     waiting = f"waiting{verify}@example.com"
     register(stage, waiting)
@@ -186,7 +186,7 @@ def test_the_owner_of_an_address_opens_no_account_for_somebody_elses_password(
 
 
 def test_a_password_must_follow_the_policy(stage: Stage, mails: Outbox) -> None:
-    terms(stage, auth_password_policy="[0-9]")
+    change_settings(stage, auth_password_policy="[0-9]")
     assert outcome(register(stage, "hal@example.com", "mails")) == (422, ["FAILED_VALIDATION"])
     assert register(stage, "hal@example.com", "mails 1").status == 204
 
@@ -216,6 +216,6 @@ def test_nobody_gives_oneself_a_role(stage: Stage, mails: Outbox) -> None:
     assert of_user(stage, "joe@example.com", "status") == "draft"
 
 
-def test_a_link_without_a_token_says_so(stage: Stage) -> None:
+def test_a_link_without_a_token_is_refused_with_that_reason(stage: Stage) -> None:
     assert outcome(stage.anonymous.get(VERIFY)) == (400, ["INVALID_QUERY"])
     assert outcome(stage.anonymous.get(VERIFY, token="x")) == (401, ["INVALID_TOKEN"])

@@ -133,7 +133,7 @@ def test_the_relation_decides_what_a_deletion_does(library: Client, action: str,
         assert library.get("/items/articles?fields=id,author").data == left
 
 
-def test_a_relation_changes_what_it_does_and_says(library: Client) -> None:
+def test_a_relation_changes_its_rules_and_its_metadata(library: Client) -> None:
     relate(library)
     record = library.patch("/relations/articles/author", {"schema": {"on_delete": "CASCADE"}}).data
     assert record["schema"]["on_delete"] == "CASCADE"

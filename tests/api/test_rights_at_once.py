@@ -261,7 +261,7 @@ def test_a_row_that_changes_while_a_write_waits_for_it_is_looked_at_again(
             assert answer.status == expected, (method, change, answer.text)
 
 
-def test_nobody_is_told_of_the_rule_that_refuses(tables: RuledTables) -> None:
+def test_no_answer_names_the_rule_that_refuses(tables: RuledTables) -> None:
     tables.fresh()
     caller = member(tables.stage, *RIGHTS["a field"](tables.posts.name))
     answer = caller.post(tables.posts.path, {"title": "x", "status": "live"})

@@ -1,4 +1,4 @@
-"""What callers are told of rights and of structure: their own, and no more."""
+"""Callers get their own rights and the structure that they may see, and no more."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ def notes(admin: Client) -> Table:
     return entry
 
 
-def test_a_caller_is_told_what_it_may_do_by_collection_and_action(
-    stage: Stage, notes: Table
-) -> None:
+def test_a_caller_gets_its_rights_by_collection_and_action(stage: Stage, notes: Table) -> None:
     caller = member(
         stage,
         may(notes.name, "id", "text"),
@@ -48,9 +46,7 @@ def test_a_caller_is_told_what_it_may_do_by_collection_and_action(
     }
 
 
-def test_a_caller_is_told_what_it_may_do_with_one_item(
-    stage: Stage, notes: Table, admin: Client
-) -> None:
+def test_a_caller_gets_its_rights_on_one_item(stage: Stage, notes: Table, admin: Client) -> None:
     caller = member(
         stage,
         may(notes.name, "id", permissions={"id": {"_lte": 2}}),
@@ -70,7 +66,7 @@ def test_a_caller_is_told_what_it_may_do_with_one_item(
     assert admin.get(f"{path}/3").status == 404
 
 
-def test_nobody_is_told_what_the_public_role_may(stage: Stage, notes: Table) -> None:
+def test_nobody_gets_the_rights_of_the_public_role(stage: Stage, notes: Table) -> None:
     assert list(stage.anonymous.get("/permissions/me").data) == ["system_settings"]
     grant(stage, None, [may(notes.name)])
     assert set(stage.anonymous.get("/permissions/me").data) == {notes.name, "system_settings"}

@@ -344,7 +344,7 @@ def test_comments_are_there_where_their_item_is(stage: Stage, things: Table) -> 
 
 
 def test_changes_of_what_is_hidden_change_no_answer(stage: Stage, things: Table) -> None:
-    """Two states that differ in hidden fields of hidden rows only tell the same, byte for byte."""
+    """Two states that differ in hidden fields of hidden rows give equal answers, byte for byte."""
     things.add({"title": "a", "note": "x"}, {"title": "b", "note": "y"})
     caller = member(stage, may(things.name, "id", "title", permissions={"id": 1}), *HISTORY)
     of = f"filter[collection]={things.name}"
@@ -371,7 +371,7 @@ def test_the_answers_hold_whole_numbers_and_json_as_they_were(stage: Stage, admi
     assert caller.get("/revisions", **of).text == admin.get("/revisions", **of).text
 
 
-def test_explain_tells_the_rules_on_the_items(stage: Stage, admin: Client, things: Table) -> None:
+def test_explain_shows_the_rules_on_the_items(stage: Stage, admin: Client, things: Table) -> None:
     caller = member(stage, may(things.name, "id", permissions=PUBLISHED), *HISTORY)
     user = caller.get("/users/me").data["id"]
     rules = admin.get("/utils/explain", path="/revisions", user=user).data["rules"]
@@ -495,6 +495,6 @@ def test_a_page_looks_up_only_the_items_of_its_rows(
         assert "hashed" not in plan, path
         before, index_name, _ = plan.partition(f'"Index Name": "{things.name}_pkey"')
         assert index_name, path
-        assert "system_held" not in before, (
+        assert "system_revision_row" not in before, (
             "what a revision holds is looked at last, for it takes longest"
         )

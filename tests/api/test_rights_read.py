@@ -22,7 +22,7 @@ class Library:
     authors: Table
     books: Table
 
-    def member(self, *permissions: dict[str, Any]) -> Client:
+    def new_member(self, *permissions: dict[str, Any]) -> Client:
         return member(self.stage, *permissions)
 
 
@@ -56,10 +56,10 @@ def library(stage: Stage, admin: Client) -> Library:
 PUBLISHED = {"status": {"_eq": "published"}}
 
 
-def test_who_has_no_permission_is_told_the_same_as_for_a_collection_that_is_not_there(
+def test_who_has_no_permission_gets_the_same_as_for_a_collection_that_is_not_there(
     library: Library,
 ) -> None:
-    somebody = library.member()
+    somebody = library.new_member()
     for caller in (somebody, library.stage.anonymous):
         answers = [
             caller.get(path)
@@ -72,7 +72,7 @@ def test_who_has_no_permission_is_told_the_same_as_for_a_collection_that_is_not_
 
 def test_a_rule_shows_its_rows_only_in_lists_by_key_and_in_counts(library: Library) -> None:
     books = library.books
-    caller = library.member(may(library.books.name, permissions=PUBLISHED))
+    caller = library.new_member(may(library.books.name, permissions=PUBLISHED))
     assert [book["id"] for book in caller.get(books.path).data] == [1, 3]
     assert caller.get(f"{books.path}/1").data["title"] == "One"
     assert caller.get(f"{books.path}/2").status == caller.get(f"{books.path}/99").status == 404
@@ -86,7 +86,7 @@ def test_a_rule_shows_its_rows_only_in_lists_by_key_and_in_counts(library: Libra
 
 def test_fields_that_are_not_allowed_are_not_there_for_any_operand(library: Library) -> None:
     books = library.books
-    caller = library.member(may(library.books.name, "id", "title"))
+    caller = library.new_member(may(library.books.name, "id", "title"))
     assert caller.get(books.path).data[0] == {"id": 1, "title": "One"}
     operands = (
         "fields={}",
@@ -120,7 +120,9 @@ def test_a_row_shows_the_fields_of_the_permissions_that_allow_it(library: Librar
     of a draft is null to every operand.
     """
     books = library.books
-    caller = library.member(may(books.name, permissions=PUBLISHED), may(books.name, "id", "title"))
+    caller = library.new_member(
+        may(books.name, permissions=PUBLISHED), may(books.name, "id", "title")
+    )
     assert caller.get(books.path, fields="title,price").data == [
         {"title": "One", "price": 1},
         {"title": "Two", "price": None},
@@ -146,7 +148,7 @@ def test_a_row_shows_the_fields_of_the_permissions_that_allow_it(library: Librar
 def test_relations_show_what_the_other_collections_rules_show(library: Library) -> None:
     books = library.books
     authors = library.authors
-    caller = library.member(
+    caller = library.new_member(
         may(books.name, permissions=PUBLISHED),
         may(authors.name, "id", "name", "books", permissions={"country": "AT"}),
     )
@@ -169,8 +171,8 @@ def test_relations_show_what_the_other_collections_rules_show(library: Library) 
 def test_a_relation_to_a_collection_without_permission_leads_nowhere(library: Library) -> None:
     books = library.books
     authors = library.authors
-    only_books = library.member(may(books.name))
-    only_authors = library.member(may(authors.name))
+    only_books = library.new_member(may(books.name))
+    only_authors = library.new_member(may(authors.name))
     assert only_books.get(books.path, fields="*.*", limit=1).data[0]["author"] == 1
     assert "books" not in only_authors.get(authors.path).data[0]
     for path in (f"{books.path}?fields=author.name", f"{books.path}?filter[author][name]=Ann"):
@@ -187,7 +189,7 @@ def test_a_relation_to_a_collection_without_permission_leads_nowhere(library: Li
 def test_a_to_many_needs_the_column_that_points_back(library: Library) -> None:
     books = library.books
     authors = library.authors
-    caller = library.member(may(authors.name), may(books.name, "id", "title"))
+    caller = library.new_member(may(authors.name), may(books.name, "id", "title"))
     assert "books" not in caller.get(authors.path).data[0]
     assert caller.get(authors.path, fields="books.title").status == 403
 
@@ -224,7 +226,7 @@ def test_a_user_without_role_and_nobody_hold_what_the_public_role_holds(library:
     grant(stage, None, [may(authors.name, "name")])
     for caller in (somebody, stage.anonymous):
         assert caller.get(authors.path, limit=1).data == [{"name": "Ann"}]
-    assert library.member().get(authors.path).status == 403
+    assert library.new_member().get(authors.path).status == 403
     stage.execute("DELETE FROM system_permissions WHERE role IS NULL")
     assert stage.anonymous.get(authors.path).status == 403
 
@@ -245,7 +247,7 @@ def test_a_user_without_role_and_nobody_hold_what_the_public_role_holds(library:
     ],
 )
 def test_a_rule_that_cannot_be_applied_shows_nothing(library: Library, rule: object) -> None:
-    caller = library.member(
+    caller = library.new_member(
         may(library.books.name, permissions=rule if isinstance(rule, dict) else {"x": rule})
     )
     answer = caller.get(library.books.path)
@@ -253,7 +255,7 @@ def test_a_rule_that_cannot_be_applied_shows_nothing(library: Library, rule: obj
 
 
 def test_no_fields_is_no_field(library: Library) -> None:
-    caller = library.member(
+    caller = library.new_member(
         {**may(library.books.name), "fields": None}, {**may(library.authors.name), "fields": []}
     )
     for path in (library.books.path, library.authors.path):
@@ -261,7 +263,7 @@ def test_no_fields_is_no_field(library: Library) -> None:
 
 
 def test_an_export_obeys_the_same_rule(library: Library) -> None:
-    caller = library.member(may(library.books.name, "id", permissions=PUBLISHED))
+    caller = library.new_member(may(library.books.name, "id", permissions=PUBLISHED))
     assert caller.get(library.books.path, export="csv").text.split() == ["id", "1", "3"]
 
 

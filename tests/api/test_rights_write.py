@@ -24,7 +24,7 @@ class Blog:
     posts: Table
     tags: Table
 
-    def member(self, *permissions: dict[str, Any]) -> Client:
+    def new_member(self, *permissions: dict[str, Any]) -> Client:
         return member(self.stage, *permissions)
 
     def count(self, collection: str) -> int:
@@ -72,7 +72,7 @@ def test_only_allowed_fields_are_created_and_a_hidden_field_is_as_one_that_is_no
     blog: Blog,
 ) -> None:
     posts = blog.posts
-    caller = blog.member(may(blog.posts.name, "title", action="create"), may(blog.posts.name))
+    caller = blog.new_member(may(blog.posts.name, "title", action="create"), may(blog.posts.name))
     before = blog.count(posts.name), blog.traces()
     hidden, missing = (
         caller.post(posts.path, {"title": "x", name: "y"}) for name in ("note", "nowhere")
@@ -86,7 +86,7 @@ def test_only_allowed_fields_are_created_and_a_hidden_field_is_as_one_that_is_no
 
 def test_presets_stand_under_the_payload(blog: Blog) -> None:
     presets = {"status": "draft", "owner": "$CURRENT_USER", "note": None}
-    caller = blog.member(
+    caller = blog.new_member(
         may(blog.posts.name, "title", "status", action="create", presets=presets),
         may(blog.posts.name),
         may("system_users", "id"),
@@ -102,7 +102,7 @@ def test_presets_follow_paths_from_the_caller(blog: Blog) -> None:
         "note": "$CURRENT_USER.role.name",
         "status": "$CURRENT_USER.title",
     }
-    caller = blog.member(
+    caller = blog.new_member(
         may(blog.posts.name, "title", action="create", presets=presets), may(blog.posts.name)
     )
     post = caller.post(blog.posts.path, {"title": "x"}).data
@@ -116,7 +116,7 @@ def test_what_a_path_from_the_caller_leads_to_is_looked_up_once_for_all_items(
     blog: Blog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule = {"status": {"_neq": "$CURRENT_USER.role.name"}}
-    caller = blog.member(
+    caller = blog.new_member(
         may(blog.posts.name, action="create", validation=rule), may(blog.posts.name)
     )
     seen: list[str] = []
@@ -137,7 +137,7 @@ def test_what_a_path_from_the_caller_leads_to_is_looked_up_once_for_all_items(
 
 def test_validation_looks_at_the_payload_with_its_presets(blog: Blog) -> None:
     rule = {"_and": [{"title": {"_starts_with": "ok"}}, {"status": {"_eq": "draft"}}]}
-    caller = blog.member(
+    caller = blog.new_member(
         may(blog.posts.name, action="create", validation=rule, presets={"status": "draft"}),
         may(blog.posts.name),
     )
@@ -149,7 +149,7 @@ def test_validation_looks_at_the_payload_with_its_presets(blog: Blog) -> None:
 
 
 def test_a_new_item_must_fulfil_the_rule_as_it_was_written(blog: Blog) -> None:
-    caller = blog.member(
+    caller = blog.new_member(
         may(blog.posts.name, action="create", permissions=MINE), may(blog.posts.name)
     )
     before = blog.count(blog.posts.name), blog.traces()
@@ -161,7 +161,7 @@ def test_a_new_item_must_fulfil_the_rule_as_it_was_written(blog: Blog) -> None:
 
 
 def test_one_of_several_permissions_lets_an_item_be(blog: Blog) -> None:
-    caller = blog.member(
+    caller = blog.new_member(
         may(blog.posts.name, "title", "status", action="create", permissions=MINE),
         may(
             blog.posts.name,
@@ -180,7 +180,7 @@ def test_one_of_several_permissions_lets_an_item_be(blog: Blog) -> None:
 
 def test_a_changed_item_fulfils_the_rule_before_and_after(blog: Blog, rows: list[int]) -> None:
     draft, live = rows
-    caller = blog.member(
+    caller = blog.new_member(
         may(blog.posts.name, action="update", permissions=MINE), may(blog.posts.name)
     )
     path = blog.posts.path
@@ -199,7 +199,7 @@ def test_a_changed_item_fulfils_the_rule_before_and_after(blog: Blog, rows: list
 
 def test_hidden_items_are_not_there_for_writes(blog: Blog, rows: list[int]) -> None:
     draft, live = rows
-    caller = blog.member(
+    caller = blog.new_member(
         may(blog.posts.name, permissions=MINE),
         may(blog.posts.name, action="update", permissions=MINE),
         may(blog.posts.name, action="delete", permissions=MINE),
@@ -223,7 +223,7 @@ def test_fields_of_a_change_are_those_of_the_permissions_that_hold_for_the_item(
     blog: Blog, rows: list[int]
 ) -> None:
     draft, live = rows
-    caller = blog.member(
+    caller = blog.new_member(
         may(blog.posts.name, "title", action="update"),
         may(blog.posts.name, "note", action="update", permissions=MINE),
         may(blog.posts.name),
@@ -236,7 +236,7 @@ def test_fields_of_a_change_are_those_of_the_permissions_that_hold_for_the_item(
 
 
 def test_presets_and_validation_of_changes(blog: Blog, rows: list[int]) -> None:
-    caller = blog.member(
+    caller = blog.new_member(
         may(
             blog.posts.name,
             "title",
@@ -253,12 +253,12 @@ def test_presets_and_validation_of_changes(blog: Blog, rows: list[int]) -> None:
 
 
 def test_who_may_write_but_not_read_is_answered_nothing(blog: Blog, rows: list[int]) -> None:
-    caller = blog.member(
+    caller = blog.new_member(
         may(blog.posts.name, action="create"), may(blog.posts.name, "title", action="update")
     )
     assert caller.post(blog.posts.path, {"title": "unseen"}).status == 204
     assert caller.patch(f"{blog.posts.path}/{rows[0]}", {"title": "unseen"}).status == 204
-    hiding = blog.member(
+    hiding = blog.new_member(
         may(blog.posts.name, action="create"), may(blog.posts.name, permissions=MINE)
     )
     assert hiding.post(blog.posts.path, {"status": "live"}).status == 204
@@ -274,14 +274,14 @@ def test_nested_writes_take_the_rights_of_the_other_collection(blog: Blog, rows:
     writing = [may(posts.name, action="create"), may(posts.name, action="update")]
     path = f"{posts.path}/{draft}"
     before = (blog.count(tags.name), blog.traces())
-    caller = blog.member(*reading, *writing)
+    caller = blog.new_member(*reading, *writing)
     blog.refused(caller.patch(path, {"tags": [{"name": "x"}]}))
     blog.refused(caller.post(posts.path, {"title": "x", "tags": [{"name": "x"}]}))
-    named = blog.member(*reading, *writing, may(tags.name, "name", action="create"))
+    named = blog.new_member(*reading, *writing, may(tags.name, "name", action="create"))
     blog.refused(
         named.patch(path, {"tags": [{"name": "x"}]})
     )  # the column that ties it is written as well
-    limited = blog.member(
+    limited = blog.new_member(
         *reading, *writing, may(tags.name, action="create", permissions={"name": {"_eq": "ok"}})
     )
     blog.refused(limited.patch(path, {"tags": [{"name": "x"}]}))
@@ -290,7 +290,7 @@ def test_nested_writes_take_the_rights_of_the_other_collection(blog: Blog, rows:
         "tags": [{"name": "ok"}]
     }
     blog.refused(limited.patch(path, {"tags": []}))  # to unlink is to change
-    unlinking = blog.member(*reading, *writing, may(tags.name, "post", action="update"))
+    unlinking = blog.new_member(*reading, *writing, may(tags.name, "post", action="update"))
     assert unlinking.patch(path, {"tags": []}).data["tags"] == []
 
 
@@ -300,7 +300,7 @@ def test_what_a_caller_cannot_see_is_never_unlinked(blog: Blog, rows: list[int])
     draft = rows[0]
     tags.add({"name": "seen", "post": draft}, {"name": "hidden", "post": draft})
     seen = {"name": {"_eq": "seen"}}
-    caller = blog.member(
+    caller = blog.new_member(
         may(posts.name),
         may(posts.name, action="update"),
         may(tags.name, permissions=seen),
@@ -312,7 +312,7 @@ def test_what_a_caller_cannot_see_is_never_unlinked(blog: Blog, rows: list[int])
 
 def test_rules_see_variables_of_the_caller(blog: Blog) -> None:
     own = {"owner": {"_eq": "$CURRENT_USER"}}
-    caller = blog.member(
+    caller = blog.new_member(
         may(blog.posts.name),
         may(blog.posts.name, action="create", validation={"title": {"_eq": "$CURRENT_USER.email"}}),
         may(blog.posts.name, action="update", permissions=own),
@@ -325,7 +325,7 @@ def test_rules_see_variables_of_the_caller(blog: Blog) -> None:
 
 
 def test_nobody_writes_without_permission(blog: Blog, rows: list[int]) -> None:
-    for caller in (blog.member(may(blog.posts.name)), blog.member(), blog.stage.anonymous):
+    for caller in (blog.new_member(may(blog.posts.name)), blog.new_member(), blog.stage.anonymous):
         for name in (blog.posts.name, "nowhere", "system_users"):
             path = f"/items/{name}"
             answers = (
@@ -342,7 +342,7 @@ def test_nobody_writes_without_permission(blog: Blog, rows: list[int]) -> None:
 
 def test_rules_are_tried_on_all_items_at_once(blog: Blog, monkeypatch: pytest.MonkeyPatch) -> None:
     posts = blog.posts
-    caller = blog.member(
+    caller = blog.new_member(
         may(posts.name, action="create", permissions=MINE),
         may(
             posts.name,
@@ -369,7 +369,7 @@ def test_rules_are_tried_on_all_items_at_once(blog: Blog, monkeypatch: pytest.Mo
 def test_callers_in_turns_write_by_their_own_rights_and_in_their_own_names(
     admin: Client, stage: Stage
 ) -> None:
-    """What one write has found out of a collection is kept for the next, whoever makes it."""
+    """What one write has looked up of a collection is kept for the next, whoever makes it."""
     papers = table(
         admin,
         field("title", "string"),

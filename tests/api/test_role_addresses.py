@@ -131,7 +131,7 @@ def test_a_change_of_the_list_is_in_force_at_the_next_request(
     assert outcome(calling(proxied, token, "192.0.2.1")) == REFUSED
 
 
-def test_without_a_proxy_nobody_can_say_where_they_are(stage: Stage) -> None:
+def test_without_a_proxy_no_header_sets_the_address_of_a_client(stage: Stage) -> None:
     token = token_of(member_of(stage, bound_role(stage, "192.0.2.1")))
     assert outcome(calling(stage.anonymous, token, "192.0.2.1")) == REFUSED
     token = token_of(member_of(stage, bound_role(stage, "127.0.0.0/8")))

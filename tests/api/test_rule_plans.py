@@ -56,7 +56,7 @@ class Library:
         )
         stage.execute(f'ANALYZE "{self.authors.name}", "{self.articles.name}"')
 
-    def member(self, *permissions: dict[str, Any]) -> tuple[Client, str]:
+    def new_member_with_id(self, *permissions: dict[str, Any]) -> tuple[Client, str]:
         caller = member_of(self.stage, new_role(self.stage, *permissions))
         return caller, caller.get("/users/me").data["id"]
 
@@ -119,13 +119,13 @@ SELECTIVE = [
 def test_a_selective_rule_over_a_relation_reads_few_rows(
     library: Library, rule: Any, query: str
 ) -> None:
-    _, user = library.member(may(library.articles.name, permissions=rule))
+    _, user = library.new_member_with_id(may(library.articles.name, permissions=rule))
     plan = library.plan(query, user)
     assert not whole_reads(plan, library.articles), plan
 
 
 def test_several_permissions_over_a_relation_read_few_rows_together(library: Library) -> None:
-    caller, user = library.member(
+    caller, user = library.new_member_with_id(
         may(library.articles.name, permissions={"author": {"code": {"_eq": 7}}}),
         may(library.articles.name, permissions={"author": {"name": {"_eq": "Author 9"}}}),
     )
@@ -140,7 +140,7 @@ def test_a_rule_that_most_rows_fulfil_reads_a_page_in_order(library: Library) ->
         {"_or": [{"author": {"code": {"_eq": 7}}}, {"status": {"_neq": "old"}}]},
         {"_or": [{"author": {"code": {"_gt": 100}}}, {"author": {"country": {"_gt": 0}}}]},
     ):
-        _, user = library.member(may(library.articles.name, permissions=rule))
+        _, user = library.new_member_with_id(may(library.articles.name, permissions=rule))
         plan = library.plan("fields=title&limit=20", user)
         assert not [node for node in nodes(plan) if node["Node Type"] == "Sort"], plan
 
@@ -148,7 +148,7 @@ def test_a_rule_that_most_rows_fulfil_reads_a_page_in_order(library: Library) ->
 def test_a_filter_by_an_indexed_field_takes_its_index_though_rows_hide_the_field(
     library: Library,
 ) -> None:
-    caller, user = library.member(
+    caller, user = library.new_member_with_id(
         may(library.articles.name, "id", "title", "status"),
         may(library.articles.name, "price", permissions={"status": {"_eq": "live"}}),
     )
@@ -163,7 +163,7 @@ def test_a_filter_by_an_indexed_field_takes_its_index_though_rows_hide_the_field
 def test_a_sort_by_an_indexed_field_takes_its_index_though_rows_hide_other_fields(
     library: Library,
 ) -> None:
-    _, user = library.member(
+    _, user = library.new_member_with_id(
         may(library.articles.name, "id", "price", "status"),
         may(
             library.articles.name,
@@ -177,7 +177,7 @@ def test_a_sort_by_an_indexed_field_takes_its_index_though_rows_hide_other_field
 
 
 def test_the_total_count_under_a_rule_by_an_index_stays_a_lookup(library: Library) -> None:
-    caller, user = library.member(
+    caller, user = library.new_member_with_id(
         may(library.articles.name, permissions={"owner": {"_eq": 5}}),
     )
     plan = library.plan("fields=id&limit=1&meta=total_count", user)
@@ -189,7 +189,7 @@ def test_the_total_count_under_a_rule_by_an_index_stays_a_lookup(library: Librar
 
 
 def test_an_estimate_is_near_the_count(library: Library) -> None:
-    caller, _ = library.member(
+    caller, _ = library.new_member_with_id(
         may(library.articles.name, permissions={"status": {"_eq": "live"}}),
     )
     query = "fields=id&limit=1&filter[price][_lt]=10000&meta=filter_count,filter_count_estimate"

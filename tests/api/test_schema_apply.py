@@ -67,7 +67,7 @@ def test_the_diff_against_itself_is_empty(admin: Client) -> None:
     assert (answer.status, answer.text) == (204, "")
 
 
-def test_a_diff_tells_what_is_new_deleted_and_changed(admin: Client) -> None:
+def test_a_diff_lists_what_is_new_deleted_and_changed(admin: Client) -> None:
     document = without(snapshot(admin), "authors", "name")
     record_of(document, "articles", "title")["meta"]["note"] = "The headline"
     record = {"collection": "articles", "field": "body", "type": "text"}

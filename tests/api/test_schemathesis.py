@@ -1,4 +1,4 @@
-"""Schemathesis makes calls out of the document of OpenAPI; every answer is as the document says."""
+"""Schemathesis makes calls out of the document of OpenAPI; every answer is as documented."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def command(library: Library, caller: str, calls: str, report: Path) -> list[str
 
 
 @pytest.mark.parametrize(("caller", "calls"), RUNS)
-def test_every_answer_is_as_the_document_says(
+def test_every_answer_is_as_documented(
     library: Library, tmp_path: Path, caller: str, calls: str
 ) -> None:
     report = tmp_path / "report.json"

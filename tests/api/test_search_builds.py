@@ -5,20 +5,28 @@ how far they are.
 from __future__ import annotations
 
 import time
+from functools import partial
 from threading import Thread
 from typing import Any
 
 import psycopg
 import pytest
 
-from cms.config import Config
-from cms.database.connections import Database
 from cms.jobs.job_worker import drain
 from cms.structure import index_builds, indexes
 from cms.tasks import tasks_of
 from tests.client import Client
 from tests.databases import run_sql
-from tests.index_building import BUILDS_FAIL, INVALID, JOBS, work
+from tests.index_building import (
+    BUILDS_FAIL,
+    BUILDS_SUCCEED,
+    INVALID,
+    JOBS,
+    WRITE,
+    IndexBuilder,
+    before_each_build,
+)
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.release
 
@@ -41,11 +49,8 @@ def state(client: Client) -> Any:
 
 
 def wait_until(client: Client, name: str) -> Any:
-    until = time.monotonic() + 20
-    while (current := state(client))["state"] != name and time.monotonic() < until:
-        time.sleep(0.02)
-    assert current["state"] == name
-    return current
+    eventually(lambda: state(client)["state"] == name)
+    return state(client)
 
 
 def make_searchable(client: Client) -> Any:
@@ -68,9 +73,8 @@ def assert_searched_by_index(client: Client, dsn: str) -> None:
     assert "system_fold(" in plan
 
 
-@pytest.mark.usefixtures("worker")
 def test_a_worker_builds_the_indexes_after_the_answer(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     assert make_searchable(large) == {
         "state": "waiting",
@@ -78,16 +82,15 @@ def test_a_worker_builds_the_indexes_after_the_answer(
     }
     assert state(large)["state"] == "waiting"
     assert [item["id"] for item in large.get("/items/things?search=creme").data] == [1]
-    work(config, job_database)
+    builder.work()
     assert_searched_by_index(large, dsn)
     listed = {item["collection"]: item["meta"] for item in large.get("/collections").data}
     assert listed["things"]["search_index"] == READY
     assert "search_index" not in listed["system_users"]
 
 
-@pytest.mark.usefixtures("worker")
 def test_a_job_of_the_version_before_is_done_as_well(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     make_searchable(large)
     former = "'search_index'"
@@ -95,7 +98,7 @@ def test_a_job_of_the_version_before_is_done_as_well(
     assert state(large)["state"] == "waiting"
     # The first run gives it its present name, by which it is run then.
     for _ in range(2):
-        drain(config, job_database, tasks_of(config, job_database))
+        drain(builder.config, builder.database, tasks_of(builder.config, builder.database))
     assert_searched_by_index(large, dsn)
     assert run_sql(dsn, "SELECT FROM procrastinate_jobs WHERE task_name <> 'maintain'") == []
 
@@ -104,49 +107,38 @@ def test_without_a_worker_the_process_itself_builds_them(large: Client, dsn: str
     assert make_searchable(large)["state"] in ("waiting", "building")
     wait_until(large, "ready")
     # The job is ended behind the last index.
-    until = time.monotonic() + 5
-    while run_sql(dsn, JOBS) and time.monotonic() < until:
-        time.sleep(0.02)
+    eventually(lambda: run_sql(dsn, JOBS) == [])
     assert_searched_by_index(large, dsn)
 
 
-@pytest.mark.usefixtures("worker")
-def test_while_a_build_runs_the_collection_tells_so(
-    large: Client, config: Config, job_database: Database, dsn: str
+def test_while_a_build_runs_the_collection_shows_its_state(
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     make_searchable(large)
-    # A build waits for writes that began before it; this one stands for hours of work.
-    with psycopg.connect(dsn) as writer:
-        writer.execute("INSERT INTO things (a) VALUES ('x')")
-        builder = Thread(target=work, args=(config, job_database))
-        builder.start()
+    # The write stands for hours of work.
+    with builder.delayed_by_write():
         building = wait_until(large, "building")
         assert 0.3 < building["progress"] < 1
         assert large.patch("/items/things/1", {"a": "Crème brûlée"}).status == 200
-        writer.rollback()
-    builder.join()
     assert_searched_by_index(large, dsn)
 
 
-@pytest.mark.usefixtures("worker")
 def test_what_a_killed_build_has_left_is_built_again(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     make_searchable(large)
     run_sql(dsn, "CREATE INDEX broken ON things USING gin (system_fold(a) gin_trgm_ops)")
     run_sql(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
-    work(config, job_database)
+    builder.work()
     assert_searched_by_index(large, dsn)
     # A second run, of a job whose worker was killed at its end, finds nothing to do.
-    index_builds.build_indexes(job_database, "things")
+    index_builds.build_indexes(builder.database, "things")
     assert_searched_by_index(large, dsn)
 
 
-@pytest.mark.usefixtures("worker")
 def test_a_build_that_the_server_goes_on_with_is_waited_for(
     large: Client,
-    config: Config,
-    job_database: Database,
+    builder: IndexBuilder,
     dsn: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -154,58 +146,50 @@ def test_a_build_that_the_server_goes_on_with_is_waited_for(
     make_searchable(large)
     index = "CREATE INDEX CONCURRENTLY ON things USING gin (system_fold(a) gin_trgm_ops)"
     with psycopg.connect(dsn) as writer:
-        writer.execute("INSERT INTO things (a) VALUES ('x')")
+        writer.execute(WRITE)
         # As of a worker that was killed: nobody holds the lock of builds.
         orphan = Thread(target=run_sql, args=(dsn, index))
         orphan.start()
         wait_until(large, "building")
-        builder = Thread(target=work, args=(config, job_database))
-        builder.start()
+        worker = Thread(target=builder.work)
+        worker.start()
         time.sleep(0.3)
         writer.rollback()
     orphan.join()
-    builder.join()
+    worker.join()
     assert_searched_by_index(large, dsn)
 
 
-def test_a_build_that_fails_says_so_and_leaves_only_the_change(large: Client, dsn: str) -> None:
+def test_a_failed_build_is_shown_and_leaves_only_the_change(large: Client, dsn: str) -> None:
     run_sql(dsn, BUILDS_FAIL)
     make_searchable(large)
     assert wait_until(large, "failed")["progress"] < 1
     assert large.get("/collections/things").data["meta"]["searchable"] is True
     assert run_sql(dsn, INVALID) == [(0,)]
-    run_sql(dsn, "DROP EVENT TRIGGER refuse")
+    run_sql(dsn, BUILDS_SUCCEED)
     make_searchable(large)
     wait_until(large, "ready")
 
 
-@pytest.mark.usefixtures("worker")
 def test_what_was_dropped_meanwhile_needs_no_index(
-    large: Client, config: Config, job_database: Database, dsn: str
+    large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     make_searchable(large)
     assert large.delete("/collections/things").status == 204
-    work(config, job_database)
+    builder.work()
     assert run_sql(dsn, JOBS) == []
 
 
-@pytest.mark.usefixtures("worker")
 def test_what_is_no_longer_searched_as_its_build_begins_is_dropped(
     large: Client,
-    config: Config,
-    job_database: Database,
+    builder: IndexBuilder,
     dsn: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make_searchable(large)
-    build = indexes.DeferredIndex.build
-
-    def build_late(index: indexes.DeferredIndex, database: Database) -> None:
-        large.patch("/collections/things", {"meta": {"searchable": False}})
-        build(index, database)
-
-    monkeypatch.setattr(indexes.DeferredIndex, "build", build_late)
-    work(config, job_database)
+    stop_searching = partial(large.patch, "/collections/things", {"meta": {"searchable": False}})
+    before_each_build(monkeypatch, stop_searching)
+    builder.work()
     left = "SELECT indexname FROM pg_indexes WHERE tablename = 'things'"
     assert run_sql(dsn, left) == [("things_pkey",)]
 

@@ -120,28 +120,28 @@ def test_only_what_the_caller_may_read_of_related_items_is_searched(
 ) -> None:
     books = may(library.books.name)
 
-    def found_ids(word: str, *permissions: dict[str, object]) -> list[int]:
+    def matching_ids(word: str, *permissions: dict[str, object]) -> list[int]:
         reader = Table(member(stage, books, *permissions), library.books.name)
         ids: list[int] = reader.column("id", f"search={word}")
         return ids
 
     authors = library.authors.name
     comments = library.comments.name
-    assert found_ids("leger") == []
-    assert found_ids("leger", may(authors, "id", "country")) == []
-    assert found_ids("leger", may(authors, "id", "name")) == [1]
-    assert found_ids("leger", may(authors, permissions={"country": {"_eq": "Belgium"}})) == []
-    assert found_ids("ben", may(authors, permissions={"country": {"_eq": "Belgium"}})) == [2]
+    assert matching_ids("leger") == []
+    assert matching_ids("leger", may(authors, "id", "country")) == []
+    assert matching_ids("leger", may(authors, "id", "name")) == [1]
+    assert matching_ids("leger", may(authors, permissions={"country": {"_eq": "Belgium"}})) == []
+    assert matching_ids("ben", may(authors, permissions={"country": {"_eq": "Belgium"}})) == [2]
     public = may(comments, permissions={"public": {"_eq": True}})
-    assert found_ids("so", public) == [2]
-    assert found_ids("hidden", public) == []
-    assert found_ids("hidden", may(comments)) == [3]
+    assert matching_ids("so", public) == [2]
+    assert matching_ids("hidden", public) == []
+    assert matching_ids("hidden", may(comments)) == [3]
     assert (
-        found_ids("hidden", may(comments, "id", "text")) == []
+        matching_ids("hidden", may(comments, "id", "text")) == []
     )  # nothing tells whose comment it is
     own = may(authors, "name", permissions={"country": {"_eq": "Belgium"}})
-    assert found_ids("leger", may(authors, "id"), own) == []
-    assert found_ids("ben", may(authors, "id"), own) == [2]
+    assert matching_ids("leger", may(authors, "id"), own) == []
+    assert matching_ids("ben", may(authors, "id"), own) == [2]
 
 
 def test_a_relation_that_is_hidden_in_some_rows_is_not_followed_there(

@@ -27,7 +27,7 @@ def articles(admin: Client) -> Table:
 
 
 def positions(articles: Table, query_string: str) -> list[Any]:
-    """The numbers of what is found among `BEST_FIRST`, in the order of the answer."""
+    """The positions in `BEST_FIRST` of the rows of an answer, in its order."""
     items = articles.read(query_string).data
     return [BEST_FIRST.index({key: item[key] for key in ("title", "body")}) for item in items]
 

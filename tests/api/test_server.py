@@ -71,7 +71,7 @@ def test_health_without_a_database_is_503_with_the_reason(without_database: Clie
     }
 
 
-def test_health_asks_who_calls_only_when_all_is_well_and_somebody_says_so(
+def test_health_authenticates_only_when_all_is_well_and_a_token_comes(
     without_database: Client,
     anonymous: Client,
     api: Client,
@@ -102,7 +102,7 @@ def outside_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return statements
 
 
-def test_on_a_database_that_is_not_migrated_every_answer_says_what_to_do(
+def test_on_a_database_that_is_not_migrated_every_answer_names_the_command(
     empty_dsn: str, admin_token: str, make_client: Callable[..., Client]
 ) -> None:
     client = make_client(database_url=empty_dsn)
@@ -193,7 +193,7 @@ def test_every_answer_carries_the_id_of_its_request(anonymous: Client) -> None:
     assert forged != "a b\tc"
 
 
-def test_an_unknown_route_and_a_wrong_method_say_so(anonymous: Client) -> None:
+def test_an_unknown_route_and_a_wrong_method_have_errors_of_their_own(anonymous: Client) -> None:
     missing = anonymous.get("/nowhere")
     assert (missing.status, missing.codes, missing.errors[0]["path"]) == (
         404,
@@ -375,7 +375,7 @@ def test_a_log_that_cannot_be_written_hinders_no_answer(
         stream.close()  # it still holds the line
 
 
-def test_a_line_for_people_tells_the_second() -> None:
+def test_a_line_for_people_has_the_second() -> None:
     lines = PrettyFormatter()
     records = [
         logging.makeLogRecord({"created": 1_700_000_000.9 + second, "msg": "x"})

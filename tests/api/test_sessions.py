@@ -107,7 +107,7 @@ def test_a_page_of_another_site_cannot_write_with_the_cookie(
         )
 
 
-def test_a_write_with_a_cookie_that_does_not_say_where_it_comes_from_is_refused(
+def test_a_write_with_a_cookie_and_without_an_origin_is_refused(
     stage: Stage, admin_session: str
 ) -> None:
     client = stage.anonymous
@@ -207,7 +207,7 @@ def test_two_pages_may_refresh_one_session_cookie_at_once(stage: Stage) -> None:
 
 
 def test_a_session_cookie_ends_with_its_life(stage: Stage) -> None:
-    """Which no counter tells, so that it is asked for with every request."""
+    """No counter of freshness moves then, so that every request looks."""
     token = cookie_value(login(stage.anonymous, person(stage), mode="session"), SESSION)
     cookie = f"{SESSION}={token}"
     assert with_cookie(stage.anonymous, "GET", "/permissions/me", cookie).status == 200
@@ -355,7 +355,7 @@ def test_sessions_do_not_come_back_with_who_was_not_active_meanwhile(
     assert login(stage.anonymous, email).status == 200
 
 
-def test_a_logout_without_any_token_says_what_is_missing(stage: Stage) -> None:
+def test_a_logout_without_any_token_names_what_is_missing(stage: Stage) -> None:
     answer = stage.anonymous.post("/auth/logout")
     assert (answer.status, answer.errors[0]["field"]) == (400, "refresh_token")
     assert stage.anonymous.post("/auth/logout?all=perhaps", {"refresh_token": "x"}).codes == [

@@ -1,4 +1,4 @@
-"""What app access tells of the structure: the fields that a permission
+"""What app access shows of the structure: the fields that a permission
 names, and no other name in any setting.
 """
 

@@ -240,7 +240,7 @@ def test_a_provider_of_the_surrounding_program_is_used(
 
 
 @pytest.mark.usefixtures("inactive")
-def test_without_the_library_the_service_says_so_and_runs(
+def test_without_the_library_the_service_warns_and_runs(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delitem(sys.modules, "cms.spans")

@@ -68,7 +68,7 @@ def test_a_field_whose_validation_cannot_be_read_is_not_written(stage: Stage, ru
         ("conditions", [{"rule": {"size": {"_nonsense": 1}}}]),
     ],
 )
-def test_only_administrators_are_told_which_rule_of_a_field_cannot_be_read(
+def test_only_administrators_see_which_rule_of_a_field_cannot_be_read(
     stage: Stage, part: str, rule: object
 ) -> None:
     things = table(stage.admin, field("title", "string"), field("size", "integer"))

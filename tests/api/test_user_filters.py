@@ -119,7 +119,7 @@ def test_a_filter_gives_who_registers_no_rights(
     assert mails.mails == []
 
 
-def test_a_refused_registration_does_not_tell_whether_there_is_an_account(
+def test_a_refused_registration_does_not_reveal_whether_there_is_an_account(
     stage: Stage, admin: Client, mails: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow = filter_flow(admin, [show(resolve="stop"), REFUSE], "users.create")

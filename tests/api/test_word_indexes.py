@@ -104,7 +104,7 @@ def test_two_commands_at_once_make_each_index_once(
 
 
 @pytest.mark.release
-def test_to_end_the_search_interrupts_the_command_which_says_so(
+def test_to_end_the_search_interrupts_the_command_which_prints_that(
     shell: CliRunner, stage: Stage, admin: Client, things: Table
 ) -> None:
     make_words(stage, things)

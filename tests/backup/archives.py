@@ -18,7 +18,7 @@ from cms.files.storage import Storages
 
 @dataclass
 class Notes:
-    """Keeps what it is told, and how many bytes each stage had."""
+    """Keeps the notes that it gets, and how many bytes each stage had."""
 
     sentences: list[str] = field(default_factory=list)
     stages: dict[str, int] = field(default_factory=dict)

@@ -96,7 +96,7 @@ def test_pages_of_the_application_write_and_those_of_other_sites_do_not(host: Ho
     assert names == {"a/b", "own"}
 
 
-def test_history_tells_who_it_was(host: Host) -> None:
+def test_history_records_who_it_was(host: Host) -> None:
     create(host.ada(), "with history", Origin=ORIGIN)
     params = {"filter[item][_eq]": "with history", "fields": "action,user.email"}
     activity = host.admin.get("/activity", **params).data

@@ -1,4 +1,4 @@
-"""An S3 server that fails as it is told to: what stands between it and the service breaks."""
+"""An S3 server that fails as a test sets it: what stands between it and the service breaks."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_an_upload_in_parts_that_cannot_be_finished_leaves_nothing(
 
 @pytest.mark.parametrize("kind", [INTERNAL, RESET, DENIED])
 def test_an_upload_that_cannot_be_read_back_leaves_nothing(bucket_site: Site, kind: str) -> None:
-    """Its type and size are found out from what is stored."""
+    """Its type and size are read from what is stored."""
     before = bucket_site.paths(), bucket_site.files.rows()
     for method in ("GET", "HEAD"):
         with bucket_site.bucket.failing(kind, method):
@@ -188,7 +188,7 @@ def test_a_derivative_that_the_bucket_refuses_is_not_kept(bucket_site: Site, kin
 
 
 @pytest.mark.parametrize("kind", [INTERNAL, RESET, DENIED])
-def test_a_file_goes_although_its_content_cannot_and_the_log_says_so(
+def test_a_file_goes_although_its_content_cannot_and_the_log_names_it(
     bucket_site: Site, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = bucket_site.add()

@@ -80,7 +80,7 @@ def commit_on_both(servers: Servers) -> None:
         eventually(lambda: connection.execute(states).fetchone() == (1,))
 
 
-def says_no_database(url: str) -> bool:
+def has_no_database(url: str) -> bool:
     """Tell whether a machine has noticed: sessions outlive the postmaster by a moment."""
     answer = requests.get(f"{url}/server/health", timeout=TIMEOUT_SECONDS)
     return answer.status_code == 503 and int(answer.headers["Retry-After"]) > 0
@@ -104,7 +104,7 @@ def test_the_promoted_replica_is_found_without_a_restart_and_no_write_is_lost_or
         await_answers(cluster.writers, 20)
         kill(postmaster(cluster.servers.primary_data))
         for machine in cluster.machines.web:
-            eventually(partial(says_no_database, machine.url))
+            eventually(partial(has_no_database, machine.url))
         with psycopg.connect(cluster.servers.replica, autocommit=True) as connection:
             connection.execute("SELECT pg_promote()")
         await_answers(cluster.writers, 20)

@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass
 class Source:
-    """A server that answers each path as told, and what it was asked."""
+    """A server that answers each path as set, and records the requests."""
 
     port: int
     pages: dict[str, Callable[[Any], None]] = field(default_factory=dict)

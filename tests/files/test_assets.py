@@ -171,7 +171,7 @@ def test_a_range_of_an_older_content_is_all_of_the_new_one(files: FileService, t
         assert get(files, text, Range="bytes=0-1", If_Range=validator).status == 200
 
 
-def test_a_client_that_holds_the_content_is_told_so(files: FileService, text: str) -> None:
+def test_a_client_that_holds_the_content_gets_304(files: FileService, text: str) -> None:
     first = get(files, text)
     tag = first.headers["etag"]
     modified = first.headers["last-modified"]
@@ -346,7 +346,7 @@ def test_an_old_token_is_refused(files: FileService, text: str) -> None:
         ("/protected", "X-Accel-Redirect", "/protected/local/"),
     ],
 )
-def test_a_proxy_is_told_which_file_to_send(
+def test_a_proxy_gets_the_path_of_the_file_to_send(
     files: FileService, another: Callable[..., Client], setting: str, header: str, start: str
 ) -> None:
     file = files.add()

@@ -223,7 +223,7 @@ def allow(files: FileService) -> Iterator[Callable[..., None]]:
     allow("all")
 
 
-def test_the_settings_say_what_may_be_transformed(
+def test_the_settings_decide_what_may_be_transformed(
     files: FileService, photo: dict[str, Any], allow: Callable[..., None]
 ) -> None:
     tiny = {

@@ -161,7 +161,7 @@ def covered(files: FileService, key: str, name: str) -> None:
 
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("way", ["one", "array", "keys", "query", "folder"])
-def test_a_field_that_points_to_a_file_becomes_null_with_it_and_the_history_says_so(
+def test_a_field_that_points_to_a_file_becomes_null_with_it_as_the_history_records(
     files: FileService, way: str
 ) -> None:
     folder = files.admin.post("/folders", {"name": "f"}).data["id"]

@@ -1,4 +1,4 @@
-"""What images tell of themselves, and that no image fails an upload."""
+"""The metadata of images, and that no image fails an upload."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_a_machine_works_on_so_many_at_a_time(
     assert max(seen) == 2
 
 
-def test_when_all_slots_stay_taken_the_client_is_told_to_come_back(
+def test_when_all_slots_stay_taken_the_client_is_asked_to_try_again(
     make: Make, source: Path
 ) -> None:
     busy = make(assets_transform_max_concurrent=1, assets_transform_timeout=timedelta(seconds=2))

@@ -220,7 +220,7 @@ def test_of_an_animation_comes_the_first_frame(change: Change, form: str) -> Non
         (["sharpen", 1], CORNERS),
     ],
 )
-def test_an_operation_does_what_it_says(
+def test_an_operation_has_the_documented_effect(
     change: Change, operation: list[object], seen: tuple[str, ...]
 ) -> None:
     assert corners(change(PNG, transforms=[operation])) == seen
@@ -251,7 +251,7 @@ def test_edges_of_one_colour_are_trimmed(change: Change) -> None:
 
 
 def bomb(side: int) -> bytes:
-    """A PNG of a few bytes that says it is as large as that."""
+    """A PNG of a few bytes whose header declares this size."""
     head = png_chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
     return (
         b"\x89PNG\r\n\x1a\n"

@@ -147,7 +147,7 @@ def test_a_source_with_too_much_is_413_and_nothing_stays(
         assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"])
 
 
-def test_only_the_types_of_the_settings_come_in_whatever_they_say_they_are(
+def test_only_the_types_of_the_settings_come_in_whatever_type_is_declared(
     files: FileService, other_server: Source
 ) -> None:
     with files.nothing_stays():

@@ -106,7 +106,7 @@ def test_the_bytes_decide(content: bytes, name: str, declared: str | None, kind:
         (b"{}", "application/json", None),
     ],
 )
-def test_a_text_tells_its_charset(head: bytes, kind: str, charset: str | None) -> None:
+def test_the_charset_of_a_text_is_detected(head: bytes, kind: str, charset: str | None) -> None:
     assert charset_of(head, kind) == charset
 
 

@@ -110,7 +110,7 @@ def test_no_path_leads_out_of_the_location(storage: Storage) -> None:
             storage.put(path, [b"x"])
 
 
-def test_a_location_that_does_not_answer_is_503_and_tells_no_address(tmp_path: Path) -> None:
+def test_a_location_that_does_not_answer_is_503_without_its_address(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     for location in (
         bucket("http://127.0.0.1:1"),

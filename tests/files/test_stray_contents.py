@@ -1,4 +1,4 @@
-"""The sweep: strays on either side are found, and nothing else is touched."""
+"""The sweep: strays on either side are listed, and nothing else is touched."""
 
 from __future__ import annotations
 

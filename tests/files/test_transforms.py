@@ -204,7 +204,7 @@ def test_a_key_stands_alone() -> None:
     assert refused(key="system-small-cover", quality="5")["parameter"] == "key"
 
 
-def test_the_settings_say_what_is_allowed() -> None:
+def test_the_settings_decide_what_is_allowed() -> None:
     nothing = transform_rules("none", [{"key": "tiny", "width": 5}], maximum=6000)
     assert refused(PRESETS, width="5")["parameter"] == "width"
     assert refused(nothing, key="tiny")["parameter"] == "key"

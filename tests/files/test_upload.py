@@ -183,7 +183,7 @@ def test_a_file_over_the_limit_is_refused_and_nothing_of_it_stays(files: FileSer
         assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"])
 
 
-def test_a_form_that_tells_its_size_is_refused_unread(files: FileService) -> None:
+def test_a_form_that_declares_too_large_a_size_is_refused_unread(files: FileService) -> None:
     with files.nothing_stays():
         headers = {
             "Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"',
@@ -314,7 +314,7 @@ CREATE CONSTRAINT TRIGGER lost AFTER INSERT ON system_files DEFERRABLE INITIALLY
 """
 
 
-def test_a_content_stays_when_nobody_can_tell_whether_its_row_does(files: FileService) -> None:
+def test_a_content_stays_when_it_is_unknown_whether_its_row_does(files: FileService) -> None:
     before = files.contents()
     files.stage.execute(LOST)
     try:

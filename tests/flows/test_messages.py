@@ -41,7 +41,7 @@ def user(stage: Stage, **columns: object) -> tuple[str, str]:
     return stage.value(f"SELECT id::text FROM system_users WHERE email = '{email}'"), email
 
 
-def test_a_mail_is_queued_as_its_options_say(stage: Stage, run: Run) -> None:
+def test_a_mail_is_queued_with_its_options(stage: Stage, run: Run) -> None:
     options = {
         "to": "a@example.com, b@example.com",
         "cc": ["c@example.com"],

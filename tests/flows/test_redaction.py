@@ -80,7 +80,7 @@ def test_a_secret_is_masked_where_it_stands_and_wherever_it_appears(source: obje
         f"it said bearer {SECRET}",
     ],
 )
-def test_the_form_of_a_text_tells_secrets(text: str) -> None:
+def test_secrets_are_recognised_by_the_form_of_a_text(text: str) -> None:
     assert SECRET not in masked(text)
     assert MASK in masked(text)
 

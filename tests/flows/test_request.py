@@ -382,7 +382,7 @@ def status(stage: Stage, run: Run) -> str:
     return str(stage.admin.get(f"/flows/{run.flow}").data["status"])
 
 
-def test_after_days_of_failure_the_flow_is_switched_off_and_administrators_are_told(
+def test_after_days_of_failure_the_flow_is_switched_off_and_administrators_notified(
     stage: Stage, flow: Run, other_server: Source
 ) -> None:
     person(stage)  # no administrator: nobody tells this one

@@ -306,7 +306,7 @@ def test_a_child_has_no_secret_of_the_service(
 
 
 @pytest.mark.release
-def test_a_crowd_is_told_to_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crowd_is_asked_to_try_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cms.flows.scripts.script_pool.MAX_CONCURRENT", 1)
     pool = make(tmp_path, 0.2)
     try:

@@ -36,6 +36,8 @@ class SourceModule(NamedTuple):
     long_lines: list[int]
     functions: list[Function]
     classes: list[str]
+    variables: set[str]
+    """The names of what it assigns, and of parameters."""
     type_aliases: list[str]
     """Names such as `Row` that are assigned: types that are no classes."""
     imports: set[str]
@@ -71,7 +73,9 @@ def _read(path: Path) -> SourceModule:
     lines = text.splitlines()
     long_lines = [number for number, line in enumerate(lines, 1) if len(line) > MAX_LINE_LENGTH]
     name = path.relative_to(ROOT)
-    module = SourceModule(name, len(lines), long_lines, [], [], [], set(), [], [], [], [], [])
+    module = SourceModule(
+        name, len(lines), long_lines, [], [], set(), [], set(), [], [], [], [], []
+    )
     docstrings: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         _note(module, node)
@@ -92,6 +96,10 @@ def _note(module: SourceModule, node: ast.AST) -> None:
             module.functions.append(_function(node))
         case ast.ClassDef():
             module.classes.append(node.name)
+        case ast.arg(arg=name) | ast.Attribute(attr=name, ctx=ast.Store()):
+            module.variables.add(name)
+        case ast.Name(id=name, ctx=ast.Store()):
+            module.variables.add(name)
         case ast.Import():
             module.imports.update(alias.name for alias in node.names)
         case ast.ImportFrom(module=str(source)):

@@ -21,6 +21,26 @@ SHARED_TYPE_NAMES = {
     "Window": "of the rows of a page, and of a rate limit",
 }
 
+VAGUE_NAMES = frozenset(
+    {
+        *("ahead", "aim", "ask", "border", "circles", "clashes", "duties", "either", "found"),
+        *("gates", "hand", "held", "judge", "keeper", "least", "letter", "licence", "mark"),
+        *("most", "once", "past", "place", "places", "said", "settle", "settled", "shown"),
+        *("told", "upkeep", "within"),
+    }
+)
+"""Words that could name anything, or that stand for a term of the field."""
+
+
+def test_no_name_is_a_word_that_could_be_anything() -> None:
+    vague = []
+    for module in source_modules("cms"):
+        functions = {function.name for function in module.functions}
+        for name in sorted(module.variables | functions):
+            if name.strip("_").lower() in VAGUE_NAMES:
+                vague.append(f"{module.path}: {name}")
+    assert vague == []
+
 
 def test_no_two_modules_have_the_same_name() -> None:
     names = Counter(

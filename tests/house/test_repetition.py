@@ -25,27 +25,27 @@ ALIKE_BY_CHANCE = {
 
 
 def test_no_function_stands_twice() -> None:
-    places: dict[str, list[str]] = defaultdict(list)
+    modules_of: dict[str, list[str]] = defaultdict(list)
     for module in source_modules("cms"):
         for function in module.functions:
             if len(function.body) >= SHORT:
-                places[function.body].append(f"{module.path}: {function.name}")
-    assert [names for names in places.values() if len(names) > 1] == []
+                modules_of[function.body].append(f"{module.path}: {function.name}")
+    assert [names for names in modules_of.values() if len(names) > 1] == []
 
 
 def test_no_regular_expression_stands_twice() -> None:
-    places: dict[str, list[str]] = defaultdict(list)
+    modules_of: dict[str, list[str]] = defaultdict(list)
     for module in source_modules("cms"):
         for pattern in module.patterns:
             if len(pattern) >= SHORT_PATTERN:
-                places[pattern].append(str(module.path))
-    assert {pattern: names for pattern, names in places.items() if len(names) > 1} == {}
+                modules_of[pattern].append(str(module.path))
+    assert {pattern: names for pattern, names in modules_of.items() if len(names) > 1} == {}
 
 
 def test_no_sentence_stands_twice() -> None:
-    places: dict[str, list[str]] = defaultdict(list)
+    modules_of: dict[str, list[str]] = defaultdict(list)
     for module in source_modules("cms"):
         for sentence in module.sentences:
             if sentence not in ALIKE_BY_CHANCE:
-                places[sentence].append(str(module.path))
-    assert {sentence: names for sentence, names in places.items() if len(names) > 1} == {}
+                modules_of[sentence].append(str(module.path))
+    assert {sentence: names for sentence, names in modules_of.items() if len(names) > 1} == {}

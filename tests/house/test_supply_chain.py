@@ -1,4 +1,4 @@
-"""The lock file fits setup.cfg, licences are listed and allowed, audits say what they know."""
+"""The lock file fits setup.cfg, licences are listed and allowed, audits report what they know."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_an_audit_that_breaks_for_another_reason_fails() -> None:
 
 
 @pytest.mark.release
-def test_an_audit_without_a_network_passes_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_without_a_network_passes_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in NO_SERVICE.items():
         monkeypatch.setenv(name, value)
         monkeypatch.setenv(name.lower(), value)
@@ -206,7 +206,7 @@ def test_what_a_platform_builds_is_locked() -> None:
 
 
 @pytest.mark.parametrize("lines", [[], ["Linux, Python 3.11: there is no wheel"]])
-def test_the_command_tells_whether_all_platforms_are_served(
+def test_the_command_prints_whether_all_platforms_are_served(
     lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("supply_chain.__main__.unserved", lambda _lock: iter(lines))
@@ -216,7 +216,7 @@ def test_the_command_tells_whether_all_platforms_are_served(
     assert errors.splitlines() == lines
 
 
-def test_the_command_tells_what_it_can_do() -> None:
+def test_the_command_prints_its_usage() -> None:
     words = [sys.executable, "-m", "supply_chain", "nothing"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -167,7 +167,7 @@ def test_a_job_of_an_unknown_task_waits_for_a_worker_that_knows_it(queue: QueueD
 
 
 @pytest.mark.parametrize("fault", [JobError("told"), ValueError("unforeseen")])
-def test_the_log_tells_why_a_job_failed_and_nothing_of_its_payload(
+def test_the_log_has_the_reason_of_a_failed_job_and_nothing_of_its_payload(
     queue: QueueDatabase, caplog: pytest.LogCaptureFixture, fault: Exception
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -266,7 +266,7 @@ def test_a_task_with_a_number_of_its_own_does_not_hold_up_others(queue: QueueDat
     assert max_running == 2
 
 
-def test_a_worker_runs_as_many_flows_as_the_setting_says(queue: QueueDatabase) -> None:
+def test_a_worker_runs_as_many_flows_as_the_setting_allows(queue: QueueDatabase) -> None:
     config = replace(queue.config, flows_concurrency=7)
     tasks = tasks_of(config, queue.database)
     numbers = {task.name: task.max_concurrent for task in tasks}
@@ -301,7 +301,7 @@ def test_old_failures_are_deleted_and_what_waits_stays(queue: QueueDatabase) -> 
     assert queue.jobs() == [("fail", "failed", 1), ("note", "todo", 0)]
 
 
-def test_the_queue_tells_how_it_stands(queue: QueueDatabase) -> None:
+def test_the_queue_reports_its_state(queue: QueueDatabase) -> None:
     queue.put("fail")
     queue.drain(failing(PermanentError("never")))
     lose(queue, "note")

@@ -192,7 +192,7 @@ def test_commands_work_through_it(pooled_site: Pooled) -> None:
     assert "session: it has the settings of the service" in report.stdout
 
 
-def test_the_doctor_says_which_settings_are_missing(pooled_site: Pooled) -> None:
+def test_the_doctor_names_the_missing_settings(pooled_site: Pooled) -> None:
     name = pooled_site.address.rpartition("/")[2]
     pooled_site.query(f"ALTER ROLE postgres IN DATABASE \"{name}\" SET timezone = 'Asia/Tokyo'")
     try:
@@ -231,7 +231,9 @@ def test_an_installation_in_a_schema_has_a_role_of_its_own(pooled_site: Pooled) 
         pooled_site.query("DROP SCHEMA tenant CASCADE; DROP OWNED BY tenant; DROP ROLE tenant")
 
 
-def test_a_session_in_another_schema_than_the_setting_says_is_refused(pooled_site: Pooled) -> None:
+def test_a_session_in_another_schema_than_that_of_the_setting_is_refused(
+    pooled_site: Pooled,
+) -> None:
     settings = {"DATABASE_SCHEMA": "tenant", "DATABASE_PREPARE": "false"}
     # The role has no search path: PgBouncer leaves out that of the address.
     report = command(pooled_site.folder, "migrate", DATABASE_URL=pooled_site.address, **settings)

@@ -233,7 +233,7 @@ def _refused_by_us(mailer: Mailer, authority: trustme.CA, name: str, *, implicit
     assert mailer.queue.jobs() == [("mail", "todo", 1)]
 
 
-def test_a_server_without_tls_gets_nothing_unless_the_operator_says_so(
+def test_a_server_without_tls_gets_nothing_unless_a_setting_allows_it(
     mailer: Mailer, inbox: Inbox
 ) -> None:
     mailer.send(MAIL, email_smtp_ignore_tls=False)

@@ -1,4 +1,4 @@
-"""A query as a query string: brackets where they can say it, else JSON text."""
+"""A query as a query string: brackets where they can express it, else JSON text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NESTED = ("filter", "deep", "alias", "aggregate")
 
 
 def query_string(query: Mapping[str, Any], *, brackets: bool) -> str:
-    """Return the query string of a GET; what brackets cannot say (null,
+    """Return the query string of a GET; what brackets cannot express (null,
     nothing in a list) is written as JSON.
     """
     pairs: list[tuple[str, str]] = []

@@ -39,7 +39,7 @@ def _entry(tables: Tables, collection: Collection, row: Row, entry: tuple[str, A
 
 
 def _to_many(tables: Tables, row: Row, link: Link, inner: Json) -> bool:
-    """At least one item (`_some`, or when nothing is said), or not one (`_none`)."""
+    """At least one item (`_some`, the default), or not one (`_none`)."""
     rule: Json = inner["_some"] if "_some" in inner else inner.get("_none") or inner
     matches = any(
         holds(tables, tables.shape[link.target], item, rule) for item in tables.related(row, link)

@@ -328,7 +328,7 @@ def _leaf(draw: st.DrawFn, shape: Shape, collection: Collection, depth: int) -> 
 
 @st.composite
 def _beyond(draw: st.DrawFn, shape: Shape, collection: Collection, name: str, depth: int) -> Json:
-    """Draw what is said of items at the other end; a group of nothing would be said of neither
+    """Draw a filter on items at the other end; a group of nothing would filter neither
     end.
     """
     link = collection.links[name]

@@ -1,5 +1,5 @@
-"""The values that rows and operands are drawn from: few, so that they meet;
-nasty, so that meeting tells something.
+"""The values that rows and operands are drawn from: few, so that they are often equal;
+nasty, so that comparing them shows mistakes.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def sees(role: Role, collection: str, name: str) -> bool:
 
 
 def _goes(role: Role, collection: str, named: tuple[str, Link]) -> bool:
-    """A link needs its field, the column that tells of it, the other
+    """A link needs its field, the column that stores it, the other
     collection, and the column that points back.
     """
     name, link = named

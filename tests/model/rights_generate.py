@@ -57,7 +57,7 @@ def _grant(draw: st.DrawFn, shape: Shape, collection: Collection, *, first: bool
 
 
 def with_variables(node: Any) -> Any:
-    """Write a filter with variables that mean what its literals say."""
+    """Write a filter with variables in place of its literals."""
     match node:
         case dict():
             return {name: _variable(name, value) for name, value in node.items()}

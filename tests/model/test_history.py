@@ -1,7 +1,7 @@
 """Whatever is written and whatever a role may read: activity and revisions show
-of it what the model says, and no more.
+of it what the model allows, and no more.
 
-The model is told what an administrator sees and how the items are now. A failure
+The model gets what an administrator sees and how the items are now. A failure
 prints what repeats it, as in test_reads.
 """
 

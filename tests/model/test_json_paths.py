@@ -199,7 +199,7 @@ def compare_all(
     assert by_rule == by_model
 
 
-def test_a_filter_and_a_rule_by_a_path_hold_where_the_model_says(
+def test_a_filter_and_a_rule_by_a_path_hold_where_those_of_the_model_do(
     stage: Stage, stored: tuple[Table, list[Any]]
 ) -> None:
     @cases

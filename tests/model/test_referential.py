@@ -260,7 +260,7 @@ def compare(
 def item_of(
     graph: TableGraph, spot: tuple[str, str], root: tuple[str, set[str]]
 ) -> tuple[str, str]:
-    """What is deleted as an item of a table above is told there, all else
+    """What is deleted as an item of a table above is recorded there, all else
     under the table in which it lies.
     """
     table, key = spot
@@ -273,7 +273,7 @@ def with_names_of(row: Json, data: Json) -> Json:
 
 
 def causes(graph: TableGraph, row: Json, spot: tuple[str, str], cause: Json) -> bool:
-    """Whether a row pointed to what a revision tells of, or to a keyless
+    """Whether a row pointed to the row of a revision, or to a keyless
     row, which may have pointed there.
     """
     for key in graph.keys:

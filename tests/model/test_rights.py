@@ -1,4 +1,4 @@
-"""A member gets what the visible tables of the model answer, and nothing tells it of the rest.
+"""A member gets what the visible tables of the model answer, and nothing reveals the rest.
 
 Whatever the schema, the rows, the role and the query: the answer equals the model's over the rows
 and fields that the role shows; a query that names anything else is refused with one text; and

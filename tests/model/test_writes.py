@@ -1,5 +1,5 @@
 """Whatever the rights, the rows and the call: a member's write does what the
-model of its rights says, and no more.
+model of its rights allows, and no more.
 """
 
 from __future__ import annotations

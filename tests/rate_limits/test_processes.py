@@ -37,12 +37,12 @@ SCRIPT = Path(__file__).parents[2] / "gunicorn.conf.py"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A gunicorn, whose clients say by a header who they are."""
+    """A gunicorn, to which a header names the address of a client."""
 
     process: subprocess.Popen[bytes]
     port: int
 
-    def workers(self) -> list[psutil.Process]:
+    def worker_processes(self) -> list[psutil.Process]:
         return list(psutil.Process(self.process.pid).children())
 
     def send(self, address: str, times: int) -> list[int]:
@@ -96,7 +96,7 @@ def server(kind: str, workers: int, **environ: str) -> Iterator[Server]:
 
 def await_workers(running: Server, workers: int) -> None:
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    while ping(running.port) != ANSWERED or len(running.workers()) < workers:
+    while ping(running.port) != ANSWERED or len(running.worker_processes()) < workers:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -162,11 +162,11 @@ def test_of_requests_over_a_minute_exactly_1000_pass() -> None:
 def test_counts_outlive_killed_and_replaced_workers(kind: str) -> None:
     with server(kind, 2, RATE_LIMITER_PER_MINUTE="4") as running:
         assert running.send("198.51.100.1", 3) == [200] * 3
-        for worker in running.workers():
+        for worker in running.worker_processes():
             worker.kill()
         await_workers(running, 2)
         assert running.send("198.51.100.1", 2) == [200, 429]
-        earlier = {worker.pid for worker in running.workers()}
+        earlier = {worker.pid for worker in running.worker_processes()}
         running.process.send_signal(signal.SIGHUP)
         await_others(running, earlier)
         assert running.send("198.51.100.1", 1) == [429]
@@ -178,10 +178,10 @@ def test_a_gunicorn_that_takes_over_counts_anew() -> None:
         assert running.send("198.51.100.1", 3) == [200, 200, 429]
         running.process.send_signal(signal.SIGUSR2)
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        while len(running.workers()) < 2 or not running.workers()[1].children():
+        while len(running.worker_processes()) < 2 or not running.worker_processes()[1].children():
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        successor = running.workers()[1]
+        successor = running.worker_processes()[1]
         try:
             running.process.terminate()
             running.process.wait(TIMEOUT_SECONDS)
@@ -193,7 +193,7 @@ def test_a_gunicorn_that_takes_over_counts_anew() -> None:
 
 def await_others(running: Server, earlier: set[int]) -> None:
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    while earlier & {worker.pid for worker in running.workers()}:
+    while earlier & {worker.pid for worker in running.worker_processes()}:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     await_workers(running, len(earlier))
@@ -217,7 +217,7 @@ def test_workers_that_are_killed_under_load_block_nobody() -> None:
             thread.start()
         for _ in range(6):
             time.sleep(0.4)
-            running.workers()[0].kill()
+            running.worker_processes()[0].kill()
         stop.set()
         for thread in threads:
             thread.join(TIMEOUT_SECONDS)

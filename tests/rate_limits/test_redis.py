@@ -112,7 +112,7 @@ def test_processes_count_together(redis: RedisServer, make_limited: Callable[...
 
 
 @pytest.mark.release
-def test_without_redis_each_machine_counts_for_itself_and_says_so_once(
+def test_without_redis_each_machine_counts_for_itself_and_logs_it_once(
     own_redis: RedisServer,
     make_limited: Callable[..., Client],
     admin_token: str,

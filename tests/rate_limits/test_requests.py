@@ -77,7 +77,7 @@ def test_by_default_100_requests_pass_in_a_second(make_limited: MakeLimited) -> 
     assert statuses[:101] == [200] * 100 + [429]
 
 
-def test_a_refusal_says_when_to_try_again(make_limited: MakeLimited) -> None:
+def test_a_refusal_names_the_time_to_try_again(make_limited: MakeLimited) -> None:
     client = make_limited(rate_limiter_per_minute=2)
     now = time.time()
     first = client.get("/auth")

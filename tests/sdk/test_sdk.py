@@ -37,7 +37,7 @@ SETTINGS = {
 
 
 class Run(NamedTuple):
-    """What calls.mjs tells of one version of the SDK."""
+    """What calls.mjs prints about one version of the SDK."""
 
     outcomes: Mapping[str, str | None]
     """What went wrong with each part, None where nothing did."""

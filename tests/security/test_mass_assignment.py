@@ -60,7 +60,7 @@ def notes(stage: Stage, stamped: Table) -> Table:
 def ways(
     caller: Client, things: Table, notes: Table, key: int, note: int, values: Json
 ) -> list[Answer]:
-    """Send what is said of a thing in every way that there is."""
+    """Send a payload in every way that there is."""
     named = {"id": key, **values}
     operations: list[Json] = [
         {"method": "create", "collection": things.name, "data": values},
@@ -418,7 +418,7 @@ def test_system_collections_are_written_by_their_own_calls_only(stage: Stage) ->
     assert stage.value("SELECT count(*) FROM system_activity") == before
 
 
-def test_nobody_registers_or_is_invited_into_more_than_the_settings_say(stage: Stage) -> None:
+def test_nobody_registers_or_is_invited_into_more_than_the_settings_grant(stage: Stage) -> None:
     role = new_role(stage)
     assert (
         stage.admin.patch(

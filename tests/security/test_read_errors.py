@@ -1,4 +1,4 @@
-"""PostgreSQL's own errors tell nothing of hidden data: whatever fails,
+"""PostgreSQL's own errors reveal nothing of hidden data: whatever fails,
 fails or not without regard to it.
 
 Plans are generic here: then an operand is cast when the first row is compared, and not before.

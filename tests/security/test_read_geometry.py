@@ -1,4 +1,4 @@
-"""What PostGIS cannot compare tells nothing of hidden rows; on a server
+"""Values that PostGIS cannot compare reveal nothing of hidden rows; on a server
 that has PostGIS, as in test_geometry.
 """
 

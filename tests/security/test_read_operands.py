@@ -98,7 +98,9 @@ def test_a_list_without_keys_may_be_shaped_where_it_is_not_shown(shop: Shop) -> 
 
 
 @pytest.mark.parametrize("operand", AT_A_FIELD)
-def test_no_operand_tells_a_hidden_field_from_a_missing_one(shop: Shop, operand: str) -> None:
+def test_no_operand_distinguishes_a_hidden_field_from_a_missing_one(
+    shop: Shop, operand: str
+) -> None:
     for name in ("note", "status", "nowhere"):
         answer = shop.member.get(f"/items/books?{operand.replace('{}', name)}")
         assert (answer.status, answer.text) == (403, REFUSED), answer
@@ -150,7 +152,7 @@ BEHIND_AN_AUTHOR = (
 
 
 @pytest.mark.parametrize("operand", BEHIND_AN_AUTHOR)
-def test_no_path_tells_a_hidden_field_of_another_collection(shop: Shop, operand: str) -> None:
+def test_no_path_reveals_a_hidden_field_of_another_collection(shop: Shop, operand: str) -> None:
     for name in ("country", "nowhere"):
         answer = shop.member.get(f"/items/books?{operand.replace('{}', name)}")
         assert (answer.status, answer.text) == (403, REFUSED), answer

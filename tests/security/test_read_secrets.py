@@ -1,4 +1,4 @@
-"""Nothing tells of a secret, of another's row, or of a field that is null in a row for its
+"""Nothing reveals a secret, another's row, or of a field that is null in a row for its
 reader.
 """
 
@@ -341,7 +341,7 @@ def test_a_list_that_is_no_field_of_a_row_lists_nothing_there(shop: Shop) -> Non
 
 
 def test_where_a_key_leads_is_reported_where_its_collection_may_be_read(shop: Shop) -> None:
-    """A key of any collection says nothing in rows in which the column
+    """A key of any collection reveals nothing in rows in which the column
     that names the collection is hidden.
     """
     cheap = may("books", "kind", permissions={"price": {"_lte": 1}})

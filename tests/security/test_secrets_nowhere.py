@@ -1,7 +1,7 @@
 """Marked secrets go into the service by every way there is; nothing
 that it writes holds one of them.
 
-What is told once to whoever it belongs to (tokens at a login, a new second factor) and
+What is shown once to whoever it belongs to (tokens at a login, a new second factor) and
 what has to be kept as it is (the second factor, a mail's link in its job) is named
 in `PLANTED`; anywhere else it is a leak.
 """
@@ -60,7 +60,7 @@ EMAIL = "somebody@example.com"
 
 @dataclass(frozen=True)
 class Secret:
-    """A value, the paths whose answers tell it, and the tables (or columns) that have to hold
+    """A value, the paths whose answers hold it, and the tables (or columns) that have to hold
     it.
     """
 

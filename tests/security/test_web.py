@@ -1,4 +1,4 @@
-"""What a browser can be made to do, and what headers can be made to say:
+"""What a browser can be made to do, and what headers can be made to hold:
 other sites, hosts, redirects, tokens.
 """
 
@@ -54,7 +54,7 @@ POISONED = (
 
 
 @pytest.mark.parametrize("headers", POISONED)
-def test_no_header_gets_into_a_letter(
+def test_no_header_gets_into_a_mail(
     stage: Stage, mails: Outbox, role: str, headers: dict[str, str]
 ) -> None:
     preflight = {
@@ -93,7 +93,7 @@ def test_no_header_gets_into_a_letter(
         "https://app.example/reset?t%6Fken=",
     ],
 )
-def test_links_lead_where_the_settings_say(
+def test_links_lead_to_the_addresses_of_the_settings(
     stage: Stage, mails: Outbox, role: str, url: str
 ) -> None:
     calls = (
@@ -189,7 +189,7 @@ def test_no_write_is_done_by_the_cookie_of_another_sites_page(stage: Stage) -> N
     )
 
 
-def test_no_answer_tells_whether_an_address_has_an_account(
+def test_no_answer_reveals_whether_an_address_has_an_account(
     stage: Stage, mails: Outbox, role: str
 ) -> None:
     known = {
@@ -232,7 +232,7 @@ def test_a_mail_to_nobody_costs_what_a_mail_costs(stage: Stage, role: str) -> No
 
 
 @pytest.mark.parametrize("local", ["a,b", 'a"b', "a(b)", "a;b", "a\\b", "[a]"])
-def test_an_address_that_no_mail_reaches_tells_nothing_either(stage: Stage, local: str) -> None:
+def test_an_address_that_no_mail_reaches_reveals_nothing_either(stage: Stage, local: str) -> None:
     """With the queue itself, which takes no mail to such an address, of
     accounts that have one all the same.
     """

@@ -33,11 +33,13 @@ class NotesAndVaults:
     seen: int
     hidden: int
 
-    def member(self, *permissions: dict[str, Any]) -> Client:
+    def new_member(self, *permissions: dict[str, Any]) -> Client:
         return member(self.stage, *permissions)
 
     def reading(self, *more: dict[str, Any]) -> Client:
-        return self.member(may(self.notes.name, "id", "title", "state", permissions=SEEN), *more)
+        return self.new_member(
+            may(self.notes.name, "id", "title", "state", permissions=SEEN), *more
+        )
 
 
 @pytest.fixture(scope="module")
@@ -73,11 +75,13 @@ def batch(caller: Client, operation: dict[str, Any]) -> Answer:
 
 
 def require_same(*answers: Answer) -> None:
-    """Fail with the requests of answers that can be told apart."""
+    """Fail with the requests whose answers differ."""
     assert len({(answer.status, answer.text) for answer in answers}) == 1, answers
 
 
-def test_no_write_tells_a_hidden_item_from_one_that_never_was(tables: NotesAndVaults) -> None:
+def test_no_write_distinguishes_a_hidden_item_from_one_that_never_was(
+    tables: NotesAndVaults,
+) -> None:
     name = tables.notes.name
     path = tables.notes.path
     caller = tables.reading(
@@ -145,7 +149,7 @@ def test_what_the_database_minds_is_reported_without_hidden_names(tables: NotesA
     ]
     own = tables.reading(may(name, "title", action="create")).post(path, {"title": "Two"})
     assert own.errors[0]["field"] == "title"
-    in_use = tables.member(
+    in_use = tables.new_member(
         may(tables.vaults.name), may(tables.vaults.name, action="delete")
     ).delete(f"{tables.vaults.path}/1")
     assert (in_use.codes, name in in_use.text, "vault_f" in in_use.text) == (
@@ -193,7 +197,7 @@ def test_a_required_field_that_is_hidden_is_not_named(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("path", ["email", "role.name", "last_name", "token"])
-def test_a_failed_validation_does_not_tell_what_a_path_from_the_caller_leads_to(
+def test_a_failed_validation_does_not_reveal_what_a_path_from_the_caller_leads_to(
     tables: NotesAndVaults, path: str
 ) -> None:
     rule = {"title": {"_eq": f"$CURRENT_USER.{path}"}}
@@ -211,8 +215,8 @@ def test_a_failed_validation_does_not_tell_what_a_path_from_the_caller_leads_to(
     ]
 
 
-def test_nested_keys_tell_nothing_of_hidden_items(tables: NotesAndVaults) -> None:
-    caller = tables.member(
+def test_nested_keys_reveal_nothing_of_hidden_items(tables: NotesAndVaults) -> None:
+    caller = tables.new_member(
         may(tables.vaults.name),
         may(tables.vaults.name, action="update"),
         may(tables.notes.name, "id", "title", "vault", permissions=SEEN),
@@ -242,7 +246,7 @@ def test_a_collection_that_a_key_of_any_may_lead_to_is_not_reported(tables: Note
         "meta": meta,
     }
     assert tables.stage.admin.post("/relations", relation).status == 200
-    caller = tables.member(
+    caller = tables.new_member(
         *(may(things.name, action=action) for action in ("read", "create", "update"))
     )
     (row,) = things.add({"item": "1", "kind": tables.vaults.name})
@@ -284,8 +288,8 @@ def test_revisions_of_hidden_items_are_no_way_back_to_them(tables: NotesAndVault
 def test_nobody_gets_the_kept_answer_of_another_caller(tables: NotesAndVaults) -> None:
     things = table(tables.stage.admin, field("title", "string"))
     permissions = [may(things.name, action="create"), may(things.name)]
-    one = tables.member(*permissions)
-    other = tables.member(*permissions)
+    one = tables.new_member(*permissions)
+    other = tables.new_member(*permissions)
     key = {"Idempotency-Key": "shared"}
     body = {"title": "x"}
     first = one.send("POST", things.path, body, **key)
@@ -311,12 +315,12 @@ def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(
     path = f"{things.path}/{row['id']}"
     name = things.name
     validated = may(name, "title", action="update", validation={"title": {"_neq": "bad"}})
-    caller = tables.member(validated, may(name, "note", action="update"), may(name))
+    caller = tables.new_member(validated, may(name, "note", action="update"), may(name))
     assert caller.patch(path, {"title": "bad"}).codes == ["FAILED_VALIDATION"]
     assert caller.patch(path, {"title": "bad", "note": "x"}).codes == ["FAILED_VALIDATION"]
     assert caller.patch(path, {"title": "good", "note": "x"}).status == 200
     drafts = may(name, "state", "title", action="update", permissions={"state": {"_eq": "draft"}})
-    caller = tables.member(
+    caller = tables.new_member(
         drafts,
         may(name, "note", action="update", permissions={"state": {"_eq": "live"}}),
         may(name),
@@ -324,9 +328,9 @@ def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(
     assert caller.patch(path, {"state": "live"}).status == 403
     assert caller.patch(things.path, {"keys": [row["id"]], "data": {"state": "live"}}).status == 403
     assert caller.patch(path, {"title": "b"}).status == 200
-    late = tables.member(drafts, may(name, "note", action="update"), may(name))
+    late = tables.new_member(drafts, may(name, "note", action="update"), may(name))
     assert things.api.patch(path, {"state": "live"}).status == 200
-    free = tables.member(drafts, may(name, "state", action="update"), may(name))
+    free = tables.new_member(drafts, may(name, "state", action="update"), may(name))
     for caller in (late, free):  # what the item becomes lends nothing to what it is
         assert caller.patch(path, {"title": "c", "state": "draft"}).status == 403
         assert (
@@ -335,7 +339,7 @@ def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(
         )
     assert things.column("title") == ["b"]
     assert things.api.patch(path, {"state": "draft"}).status == 200
-    both = tables.member(
+    both = tables.new_member(
         drafts,
         may(name, "state", action="update", permissions={"state": {"_eq": "live"}}),
         may(name),
@@ -359,7 +363,7 @@ def test_what_leaves_a_list_has_changed_and_must_fulfil_the_rule_as_well(
     assert admin.post("/relations", relation).status == 200
     (list_row,) = lists.add({"name": "a", "rows": [{}, {}]})
     kept = {"list": {"_nnull": True}}
-    caller = tables.member(
+    caller = tables.new_member(
         may(lists.name),
         may(lists.name, action="update"),
         may(rows.name),

@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 @dataclass
 class AcknowledgedWrites:
-    """What a writer was told: the tags that are there with their sizes,
+    """What a writer got answers for: the tags that are there with their sizes,
     those that are gone, whole writes …
 
     A tag of whose last write nothing was heard is in neither.
@@ -328,7 +328,7 @@ def connected(dsn: str) -> psycopg.Connection[tuple[Any, ...]]:
 
 def check(dsn: str, writers: list[Writer]) -> None:
     """Look at one moment of the database: rows and history agree, and
-    what the writers were told is true.
+    what the writers got as answers is true.
     """
     with connected(dsn) as moment:
         questions = {

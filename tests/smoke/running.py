@@ -41,22 +41,24 @@ class Service:
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while words not in self.log_text():
             assert self.process.poll() is None, (
-                f"it ended before it said {words!r}:\n{self.log_text()}"
+                f"it ended before it printed {words!r}:\n{self.log_text()}"
             )
-            assert time.monotonic() < deadline, f"it never said {words!r}:\n{self.log_text()}"
+            assert time.monotonic() < deadline, f"it never printed {words!r}:\n{self.log_text()}"
             time.sleep(0.05)
 
     def await_words_after(self, before: str, words: str) -> None:
         """Wait until it has printed these words after the text `before`."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while words not in self.log_text().removeprefix(before):
-            assert time.monotonic() < deadline, f"it never said {words!r} again:\n{self.log_text()}"
+            assert time.monotonic() < deadline, (
+                f"it never printed {words!r} again:\n{self.log_text()}"
+            )
             time.sleep(0.05)
 
     def signal_group(self, number: signal.Signals) -> None:
         os.killpg(self.process.pid, number)
 
-    def ended(self) -> int:
+    def wait_for_exit(self) -> int:
         """Return its exit code, once it has one."""
         return self.process.wait(TIMEOUT_SECONDS)
 
@@ -95,7 +97,7 @@ def command(folder: Path, *words: str, **environ: str) -> subprocess.CompletedPr
 
 def command_apart(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run `cms` with these words to its end; what it printed and what
-    it told beside that are apart.
+    its messages are apart.
     """
     return _run(folder, *words, errors=subprocess.PIPE, **environ)
 

@@ -116,7 +116,7 @@ def test_the_wheel_and_what_it_asks_for_give_an_empty_environment_the_service(
         with serving(folder, python=str(python)) as service:
             address = f"http://127.0.0.1:{service.port}/server/ping"
             assert requests.get(address, timeout=TIMEOUT_SECONDS).text == "pong"
-        assert service.ended() == 0
+        assert service.wait_for_exit() == 0
         assert gone(folder)
 
 

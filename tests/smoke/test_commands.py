@@ -1,4 +1,4 @@
-"""The command line beside `serve`: what it does, what it says, what it keeps to itself."""
+"""The command line beside `serve`: what it does, what it prints, what it keeps secret."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_command_that_works_on_data_makes_no_database(words: tuple[str, ...]) 
         assert list(fresh.iterdir()) == []
 
 
-def test_the_doctor_tells_that_there_is_no_database_yet_and_makes_none() -> None:
+def test_the_doctor_reports_a_missing_database_and_makes_none() -> None:
     with new_folder() as fresh:
         result = command(fresh, "doctor")
         assert result.returncode == 0
@@ -175,7 +175,7 @@ def unmigrated(server: EmbeddedServer) -> str:
     return database(server, "unmigrated")
 
 
-def test_the_demo_tells_whatever_is_wrong_with_the_address(ready: Path) -> None:
+def test_the_demo_reports_whatever_is_wrong_with_the_address(ready: Path) -> None:
     result = command(ready, "demo", "--url", "nonsense://nowhere")
     assert result.returncode == 1
     assert result.stdout.startswith("Error: GET nonsense://nowhere/collections/")
@@ -242,7 +242,7 @@ def test_settings_that_are_not_safe_or_cannot_be_read_stop_every_command(
     ]
 
 
-def test_a_gunicorn_of_your_own_tells_wrong_settings_in_sentences(folder: Path) -> None:
+def test_a_gunicorn_of_your_own_reports_wrong_settings_in_sentences(folder: Path) -> None:
     script = Path(__file__).parents[2] / "gunicorn.conf.py"
     refused = subprocess.run(
         [sys.executable, "-m", "gunicorn", "-c", str(script), "cms.app:create_wsgi()"],

@@ -42,7 +42,7 @@ def test_a_killed_database_server_is_started_again_and_no_write_is_lost(folder: 
             await_answers(writers, 20)
         check(dsn, writers)
         service.process.terminate()
-        assert service.ended() == 0
+        assert service.wait_for_exit() == 0
     assert processes_of(folder) == []
 
 
@@ -53,7 +53,7 @@ def await_times(service: Service, words: str, times: int) -> None:
         time.sleep(0.05)
 
 
-def test_a_request_meanwhile_waits_or_is_told_when_to_try_again(folder: Path) -> None:
+def test_a_request_meanwhile_waits_or_gets_the_time_to_try_again(folder: Path) -> None:
     with serving(folder) as service:
         number = postmaster(folder / "data")
         os.kill(number, signal.SIGSTOP)  # it can neither answer nor be missed
@@ -78,7 +78,7 @@ def test_a_database_server_that_cannot_start_again_ends_the_service_with_the_rea
         number = postmaster(folder / "data")
         data = (folder / "data" / "postgres").rename(folder / "data" / "elsewhere")
         kill(number)
-        assert service.ended() == 1
+        assert service.wait_for_exit() == 1
         last = service.log_text().splitlines()[-1]
         assert last.startswith(
             "Error: The database server ended by itself and cannot be started again. "

@@ -86,7 +86,7 @@ def make_site(dsn: str, folder: Path, token: str) -> Shared:
     return Shared(posts, role)
 
 
-def workers(service: Service) -> list[psutil.Process]:
+def worker_processes(service: Service) -> list[psutil.Process]:
     """Return the processes that answer requests: children of the web
     server, which is one of the service's.
     """
@@ -111,7 +111,7 @@ def test_killed_workers_leave_whole_writes_or_none(running: ServiceAndServer) ->
         with busy(running.writers):
             await_answers(running.writers, running.random.randrange(1, 30))
             time.sleep(running.random.random() / 50)
-            running.random.choice(workers(running.service)).kill()
+            running.random.choice(worker_processes(running.service)).kill()
             await_answers(running.writers, 10)
         check(running.dsn, running.writers)
     assert sum(writer.ledger.unheard for writer in running.writers) > 0

@@ -42,7 +42,7 @@ def test_the_counters_of_all_processes_are_added_up_and_never_fall(kind: str) ->
             run_a_flow(service)
             await_value(service, "cms_flow_runs_total", lambda runs: runs == 1)
             service.process.terminate()
-            assert service.ended() == 0
+            assert service.wait_for_exit() == 0
         files = list((folder / "data" / "metrics").glob("*.names"))
         with serving(folder, **settings) as service:
             samples = scraped(service)

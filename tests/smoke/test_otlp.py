@@ -97,7 +97,7 @@ def test_requests_statements_and_jobs_reach_a_collector(kind: str) -> None:
             # The last ones are sent when the processes end.
             assert requests.get(url(service, "/server/info"), timeout=TIMEOUT_SECONDS).ok
             service.process.terminate()
-            assert service.ended() == 0
+            assert service.wait_for_exit() == 0
             collector.await_span("GET /server/info")
         assert collector.services == {"our-cms"}
 
@@ -112,7 +112,7 @@ def test_a_collector_that_is_away_hinders_nothing() -> None:
                 assert time.monotonic() - began < 2
             began = time.monotonic()
             service.process.terminate()
-            assert service.ended() == 0
+            assert service.wait_for_exit() == 0
             assert time.monotonic() - began < 20
 
 

@@ -1,4 +1,4 @@
-"""`cms serve`: starts everything, says where it answers, and leaves nothing behind."""
+"""`cms serve`: starts everything, prints its address, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ping(service: Service) -> str:
     ).text
 
 
-def test_the_first_start_tells_address_and_password_and_the_second_start_no_password() -> None:
+def test_the_first_start_prints_address_and_password_and_the_second_start_no_password() -> None:
     with new_folder() as folder:
         with serving(folder) as first:
             assert ping(first) == "pong"
@@ -78,7 +78,7 @@ def test_one_signal_stops_everything_cleanly(installed: Path, number: signal.Sig
         assert "cms.gunicorn_process" in running
         assert "cms worker" in running
         service.process.send_signal(number)
-        assert service.ended() == 0
+        assert service.wait_for_exit() == 0
         assert processes_of(installed) == []
         assert not (installed / "data" / "postgres" / "postmaster.pid").exists()
 
@@ -88,7 +88,7 @@ def test_ctrl_c_in_a_terminal_stops_everything_cleanly(installed: Path, times: i
     with serving(installed, WEB_CONCURRENCY="2") as service:
         for _ in range(times):
             service.signal_group(signal.SIGINT)
-        assert service.ended() == 0
+        assert service.wait_for_exit() == 0
         assert processes_of(installed) == []
         assert "Traceback" not in service.log_text()
 
@@ -98,7 +98,7 @@ def test_a_stop_during_the_start_stops_everything() -> None:
         with starting(folder) as service:
             service.await_words("A new database is made")
             service.signal_group(signal.SIGINT)
-            assert service.ended() == 0
+            assert service.wait_for_exit() == 0
             assert gone(folder)
             assert ANSWERS not in service.log_text()
             assert "Traceback" not in service.log_text()
@@ -117,7 +117,7 @@ def test_a_request_that_has_begun_when_ctrl_c_comes_is_answered(installed: Path)
         time.sleep(1)
         client.sendall(b"\r\n")
         assert client.makefile("rb").read().endswith(b"pong")
-        assert service.ended() == 0
+        assert service.wait_for_exit() == 0
 
 
 def test_a_client_that_never_ends_its_request_does_not_hold_up_the_end(installed: Path) -> None:
@@ -127,13 +127,13 @@ def test_a_client_that_never_ends_its_request_does_not_hold_up_the_end(installed
     ):
         client.sendall(b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\n")
         service.process.terminate()
-        assert service.ended() == 0
+        assert service.wait_for_exit() == 0
 
 
 def test_a_killed_service_leaves_nothing_that_keeps_the_next_from_starting(installed: Path) -> None:
     with serving(installed, WEB_CONCURRENCY="2") as killed:
         killed.process.kill()
-        killed.ended()
+        killed.wait_for_exit()
         with serving(installed, PORT=str(killed.port)) as service:
             assert ping(service) == "pong"
     assert gone(installed)
@@ -147,7 +147,7 @@ def test_a_worker_that_was_killed_is_replaced(installed: Path) -> None:
         assert worker_of(installed).pid != first.pid
         assert ping(service) == "pong"
         service.process.terminate()
-        assert service.ended() == 0
+        assert service.wait_for_exit() == 0
         assert processes_of(installed) == []
 
 
@@ -157,7 +157,7 @@ def test_two_run_at_once_in_two_folders(installed: Path) -> None:
         other = both.enter_context(serving(both.enter_context(new_folder())))
         assert (ping(one), ping(other)) == ("pong", "pong")
         one.process.terminate()
-        assert one.ended() == 0
+        assert one.wait_for_exit() == 0
         assert ping(other) == "pong"
 
 
@@ -198,6 +198,6 @@ def test_a_worker_that_cannot_begin_ends_the_start_with_its_reason(installed: Pa
         (breaking / "sitecustomize.py").write_text("import sys; sys.modules['cms.app'] = None")
         path = os.pathsep.join([str(breaking), os.environ.get("PYTHONPATH", "")])
         with starting(installed, PYTHONPATH=path) as service:
-            assert service.ended() == 1
+            assert service.wait_for_exit() == 1
             assert service.log_text().splitlines()[-1].startswith("Error: import of cms.app halted")
     assert gone(installed)

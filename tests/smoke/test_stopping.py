@@ -64,7 +64,7 @@ def test_connections_that_come_while_the_service_stops_are_refused_or_answered(
         answer = idle.makefile("rb").read()
         assert answer.endswith(b"pong")
         assert b"Connection: close" in answer
-        assert service.ended() == 0
+        assert service.wait_for_exit() == 0
 
 
 def test_connections_that_come_while_a_gunicorn_of_your_own_stops_are_refused_or_answered() -> None:
@@ -149,7 +149,7 @@ def test_a_killed_web_server_ends_the_service_and_requests_under_way_are_answere
         time.sleep(0.5)
         client.sendall(b"\r\n")
         assert client.makefile("rb").read().endswith(b"pong")
-        assert service.ended() == 1
+        assert service.wait_for_exit() == 1
         assert "The web server ended by itself (status -9)." in service.log_text()
     assert processes_of(installed) == []
 
@@ -163,7 +163,7 @@ def test_a_worker_of_a_killed_web_server_that_does_not_end_is_killed(installed: 
         server.wait(TIMEOUT_SECONDS)
         service.process.send_signal(signal.SIGTERM)
         service.process.send_signal(signal.SIGTERM)  # the second one does not wait for long
-        service.ended()
+        service.wait_for_exit()
     assert processes_of(installed) == []
 
 
@@ -189,5 +189,5 @@ def test_a_request_that_has_begun_when_the_terminal_closes_is_answered(installed
         assert (
             client.makefile("rb").read().startswith(b"HTTP/1.1 200 ")
         )  # the database is there until the end
-        assert service.ended() == 0
+        assert service.wait_for_exit() == 0
     assert processes_of(installed) == []

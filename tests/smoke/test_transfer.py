@@ -164,7 +164,7 @@ def test_types_are_a_file(shop: TransferService, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("demo",), ("export", "things")])
-def test_a_command_with_another_secret_than_the_service_says_so(
+def test_a_command_with_another_secret_than_the_service_fails_with_that_reason(
     shop: TransferService, words: tuple[str, ...]
 ) -> None:
     refused = shop.run(*words, SECRET="another-secret-" * 3)

@@ -122,7 +122,7 @@ def test_items_come_and_go_in_streams(prefixed_service: PrefixedService) -> None
         assert prefixed_service.send(wire, "GET", "/server/ping").body == b"pong"
 
 
-def test_the_address_of_a_client_is_what_the_proxy_in_front_says(
+def test_the_address_of_a_client_is_that_of_the_proxys_header(
     prefixed_service: PrefixedService,
 ) -> None:
     login = {"email": "admin@example.com", "password": "a password"}

@@ -103,7 +103,7 @@ def test_the_wheel_takes_no_other_name_on_the_module_path(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"cms"}
 
 
-def test_the_installed_command_tells_what_it_can_do_and_what_is_set(programs: Path) -> None:
+def test_the_installed_command_prints_its_usage_and_what_is_set(programs: Path) -> None:
     assert "serve" in run(programs / "cms", "--help")
     assert "PORT=8055\n" in run(programs / "cms", "config")
 
@@ -123,5 +123,5 @@ def test_the_installed_command_serves(programs: Path) -> None:
         with serving(folder, python=str(programs / "python")) as service:
             address = f"http://127.0.0.1:{service.port}/server/ping"
             assert requests.get(address, timeout=TIMEOUT_SECONDS).text == "pong"
-        assert service.ended() == 0
+        assert service.wait_for_exit() == 0
         assert gone(folder)

@@ -49,7 +49,7 @@ class Worker:
         assert self.process.poll() is None, self.log_text()
         return bool(queue.execute("SELECT id FROM procrastinate_workers"))
 
-    def ended(self) -> int:
+    def wait_for_exit(self) -> int:
         return self.process.wait(TIMEOUT_SECONDS)
 
 
@@ -140,7 +140,7 @@ def test_a_worker_hears_of_a_job_at_once_and_needs_little_memory(home: Home) -> 
         assert time.monotonic() - posted < POLL_SECONDS / 2
         assert psutil.Process(worker.process.pid).memory_info().rss < MAX_MEMORY_BYTES
         worker.process.terminate()
-        assert worker.ended() == 0
+        assert worker.wait_for_exit() == 0
         assert "Traceback" not in worker.log_text()
     assert home.queue.execute("SELECT id FROM procrastinate_workers") == []
 
@@ -165,7 +165,7 @@ def test_a_job_that_was_running_when_its_worker_was_killed_runs_again(home: Home
         home.post(hold=True)
         eventually(lambda: home.inbox.received == 1)
         killed.process.kill()
-        killed.ended()
+        killed.wait_for_exit()
     home.inbox.mails.clear()  # the server had all of it but the end of the conversation
     assert home.queue.jobs() == [("mail", "doing", 0)]
     home.queue.execute(
@@ -193,7 +193,7 @@ def test_an_index_whose_worker_was_killed_is_built_all_the_same(
         # From then on a build that is broken off leaves something behind.
         eventually(lambda: query(INVALID) != [])
         killed.process.kill()
-        killed.ended()
+        killed.wait_for_exit()
         if not server_goes_on:
             query(f"SELECT pg_terminate_backend(pid) {BUILDS}")
             eventually(lambda: query(f"SELECT pid {BUILDS}") == [])
@@ -219,7 +219,7 @@ def test_a_job_that_runs_when_the_end_is_asked_for_is_done(home: Home) -> None:
         time.sleep(0.5)
         assert worker.process.poll() is None
         home.inbox.paused = False
-        assert worker.ended() == 0
+        assert worker.wait_for_exit() == 0
     assert len(home.inbox.mails) == 1
     assert home.queue.jobs() == []
 
@@ -233,7 +233,7 @@ def test_a_job_that_takes_too_long_is_given_back(home: Home, number: signal.Sign
         for _ in range(2):  # the second signal hurries
             worker.process.send_signal(number)
             time.sleep(0.1)
-        assert worker.ended() == 0
+        assert worker.wait_for_exit() == 0
         assert time.monotonic() - began < GRACE_SECONDS
         assert "was not done in time and runs again" in worker.log_text()
     assert home.queue.jobs() == [("mail", "todo", 1)]
@@ -245,7 +245,7 @@ def test_a_database_that_goes_away_for_a_moment_stops_nothing(home: Home) -> Non
         home.post()
         eventually(lambda: bool(home.inbox.mails))
         worker.process.terminate()
-        assert worker.ended() == 0
+        assert worker.wait_for_exit() == 0
 
 
 def test_a_worker_that_begins_before_the_database_is_migrated_waits_for_it(home: Home) -> None:

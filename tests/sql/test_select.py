@@ -35,9 +35,9 @@ def fresh(columns: int, inner: str, counts: str = "") -> str:
     """The frame of every read: outputs, counters of freshness, and whether there is a row."""
     outputs = ", ".join(f"r.c{n}" for n in range(columns))
     return (
-        f"SELECT {outputs}, v.structure, v.access, v.flows, r.found{counts} "
+        f"SELECT {outputs}, v.structure, v.access, v.flows, r.row_exists{counts} "
         f"FROM system_version AS v LEFT JOIN LATERAL "
-        f"(SELECT TRUE AS found, {inner}) AS r ON TRUE"
+        f"(SELECT TRUE AS row_exists, {inner}) AS r ON TRUE"
     )
 
 

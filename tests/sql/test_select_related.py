@@ -43,9 +43,9 @@ UUID = KEY_PATTERNS["uuid"]
 def fresh(inner: str) -> str:
     """The frame of a read of one column."""
     return (
-        "SELECT r.c0, v.structure, v.access, v.flows, r.found "
+        "SELECT r.c0, v.structure, v.access, v.flows, r.row_exists "
         "FROM system_version AS v LEFT JOIN LATERAL "
-        f"(SELECT TRUE AS found, {inner}) AS r ON TRUE"
+        f"(SELECT TRUE AS row_exists, {inner}) AS r ON TRUE"
     )
 
 
@@ -314,9 +314,9 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "groupBy=count(books)&aggregate[count]=*&sort=-count",
         (
-            "SELECT r.c0, r.c1, v.structure, v.access, v.flows, r.found "
+            "SELECT r.c0, r.c1, v.structure, v.access, v.flows, r.row_exists "
             "FROM system_version AS v LEFT JOIN LATERAL "
-            '(SELECT TRUE AS found, (SELECT count(*)::integer FROM "books" AS t1 WHERE '
+            '(SELECT TRUE AS row_exists, (SELECT count(*)::integer FROM "books" AS t1 WHERE '
             't1."author" = t0."id") '
             'AS c0, count(*) AS c1 FROM "people" AS t0 GROUP BY (SELECT count(*)::integer FROM '
             '"books" AS t1 '
@@ -352,12 +352,12 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "fields=id&filter[books][title]=One&meta=*",
         (
-            "SELECT r.c0, v.structure, v.access, v.flows, r.found, "
+            "SELECT r.c0, v.structure, v.access, v.flows, r.row_exists, "
             '(SELECT count(*) FROM "people" AS t0), (SELECT '
             'count(*) FROM "people" AS t0 WHERE EXISTS (SELECT FROM "books" AS t1 WHERE '
             't1."author" = t0."id" '
             'AND t1."title" = $1::text)) FROM system_version AS v LEFT JOIN LATERAL (SELECT TRUE '
-            "AS found, "
+            "AS row_exists, "
             't0."id" AS c0 FROM "people" AS t0 WHERE EXISTS (SELECT FROM "books" AS t1 WHERE '
             't1."author" = '
             't0."id" AND t1."title" = $1::text) ORDER BY t0."id" LIMIT 100) AS r ON TRUE'

@@ -69,8 +69,8 @@ CASES: list[tuple[str, Fragment, str]] = [
         "a row that brings a key",
         write.insert(SILENT, chosen(SILENT, "id"), ArgumentSlots(single=True)),
         'WITH rows AS (INSERT INTO "books" AS t0 ("id") SELECT r.c0 FROM (VALUES ($1::bigint, 1)) '
-        "AS r (c0, n) "
-        "WHERE (SELECT system_pass_keys($2::text, $3::text, ARRAY[$1::bigint])) ORDER BY r.n "
+        "AS r (c0, n) WHERE "
+        "(SELECT system_advance_sequence($2::text, $3::text, ARRAY[$1::bigint])) ORDER BY r.n "
         'RETURNING t0."id"::text AS item) SELECT rows.item, NULL FROM rows',
     ),
     (

@@ -1,4 +1,4 @@
-"""A provider that answers as a test says: wrongly.
+"""A provider that gives the wrong answers that a test sets.
 
 No real provider signs tokens with no algorithm, sends a gigabyte or lets single bytes drip; so what
 the service does with such answers is shown with a server that was written for it. Logins that end

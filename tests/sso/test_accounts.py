@@ -73,7 +73,7 @@ def test_without_registration_a_user_made_by_an_administrator_logs_in(
     assert the_user(site)["id"] == made["id"]
 
 
-def test_only_verified_addresses_make_users_where_the_settings_say_so(
+def test_only_verified_addresses_make_users_where_the_settings_require_it(
     site: Site, provider: RunningProvider, browser: Browser
 ) -> None:
     with_openid(site, provider, require_verified_email="true")
@@ -240,7 +240,7 @@ def test_claims_are_those_that_the_settings_name(
 
 
 @pytest.mark.parametrize("sync", ["true", "false"])
-def test_names_and_address_are_taken_over_where_the_settings_say_so(
+def test_names_and_address_are_taken_over_where_the_settings_allow_it(
     site: Site, provider: RunningProvider, browser: Browser, sync: str
 ) -> None:
     with_openid(site, provider, sync_user_info=sync)

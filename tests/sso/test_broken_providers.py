@@ -210,9 +210,7 @@ def test_tokens_of_wrong_types(site: Site, forger: Forger, token: dict[str, obje
 @pytest.mark.parametrize(
     "token", [{"token_type": None}, {"expires_in": 0}, {"expires_in": "30"}, {"expires_in": None}]
 )
-def test_tokens_that_say_little_of_themselves(
-    site: Site, forger: Forger, token: dict[str, object]
-) -> None:
+def test_tokens_with_few_claims(site: Site, forger: Forger, token: dict[str, object]) -> None:
     forger.token = token
     assert log_in(site, forger).status_code == 200
 

@@ -30,7 +30,7 @@ def with_github(site: Site, provider: RunningProvider, **options: str) -> None:
 
 
 @pytest.mark.parametrize("client", [BASIC_CLIENT, POST_CLIENT])
-def test_the_profile_tells_who_it_is(
+def test_the_profile_identifies_the_user(
     site: Site, provider: RunningProvider, browser: Browser, client: str
 ) -> None:
     with_github(site, provider, client_id=client, first_name_key="login")

@@ -218,7 +218,7 @@ def test_a_verifier_of_another_login_gets_no_token(
     assert site.users() == []
 
 
-def test_a_user_who_refuses_is_told_so(
+def test_a_user_who_refuses_is_sent_back_with_that_reason(
     site: Site, provider: RunningProvider, browser: Browser
 ) -> None:
     with_openid(site, provider)

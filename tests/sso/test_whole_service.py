@@ -1,4 +1,4 @@
-"""Logins with `cms serve` as a whole, and what its log says of them."""
+"""Logins with `cms serve` as a whole, and the lines of its log about them."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_a_table_dropped_elsewhere_is_gone_at_the_next_request(api: Client, dsn:
 
 
 @pytest.mark.release
-def test_a_column_altered_elsewhere_is_found_at_the_next_request_that_fails_on_it(
+def test_a_request_that_fails_on_an_altered_column_reloads_the_structure(
     api: Client, dsn: str
 ) -> None:
     api.post(
@@ -357,7 +357,7 @@ LASTING = """
 """
 
 
-def test_a_fault_that_a_new_look_does_not_mend_is_reported_as_the_database_tells_it(
+def test_a_fault_that_a_reload_does_not_mend_is_reported_in_the_words_of_the_database(
     api: Client, behind: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind(LASTING)

@@ -121,7 +121,7 @@ def test_several_at_once_do_it_once(connection: Connection, dsn: str) -> None:
     assert sorted(len(run.dropped_partitions) for run in done) == [0, 0, 0, 6]
 
 
-def test_the_command_tells_what_it_did(
+def test_the_command_prints_what_it_did(
     config: Config, connection: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suffix = make_month(connection, 24)

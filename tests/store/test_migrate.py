@@ -28,7 +28,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write files of migrations, each under a line that says why, and return their folder."""
+    """Write files of migrations, each under a line with its reason, and return their folder."""
 
     def write(**files: str) -> Path:
         for name, text in files.items():
@@ -326,7 +326,7 @@ def owner(empty_dsn: str) -> Iterator[str]:
 
 
 @pytest.mark.release
-def test_an_owner_who_may_not_create_extensions_is_told_and_served(
+def test_an_owner_who_may_not_create_extensions_is_warned_and_served(
     empty_dsn: str, owner: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     available = rows(

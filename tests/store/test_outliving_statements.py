@@ -275,7 +275,7 @@ def test_a_collection_that_is_dropped_and_made_again_is_another(
     assert member.get("/items/cats?fields=*.*&filter[name]=One").status == 403
 
 
-def test_a_collection_that_was_missing_is_found(
+def test_a_collection_that_was_missing_is_read_once_it_is_made(
     api: Client, member: Client, connection: psycopg.Connection[Any]
 ) -> None:
     permit(connection, "dogs", None)

@@ -51,10 +51,10 @@ CATALOGUES = {
            AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.objid = p.oid AND d.deptype = 'e')
     """,
     "comments": """
-        SELECT place.type, place.identity, d.description
+        SELECT object.type, object.identity, d.description
           FROM pg_description AS d
-         CROSS JOIN LATERAL pg_identify_object(d.classoid, d.objoid, d.objsubid) AS place
-         WHERE place.schema = current_schema()
+         CROSS JOIN LATERAL pg_identify_object(d.classoid, d.objoid, d.objsubid) AS object
+         WHERE object.schema = current_schema()
            AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.objid = d.objoid AND e.deptype = 'e')
     """,
     "the row of settings": "SELECT row_to_json(s)::text FROM system_settings AS s",
@@ -69,7 +69,7 @@ def catalogues(connection: Connection) -> dict[str, set[str]]:
     }
 
 
-def test_the_schema_file_says_what_the_migrations_make(empty_dsn: str) -> None:
+def test_the_schema_file_equals_what_the_migrations_make(empty_dsn: str) -> None:
     migrate(empty_dsn)
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         by_migrations = catalogues(connection)

@@ -1,4 +1,4 @@
-"""What the code says of the system tables is true of the tables."""
+"""What the code declares of the system tables is true of the tables."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_every_column_that_the_service_fills_in_is_marked(migrated: Connection) 
     assert filled <= markers().keys()
 
 
-def test_every_check_says_what_it_takes(migrated: Connection) -> None:
+def test_every_check_lists_the_values_that_it_takes(migrated: Connection) -> None:
     named = (
         "SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid::regclass::text "
         "LIKE 'system_%'"

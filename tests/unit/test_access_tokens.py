@@ -1,4 +1,4 @@
-"""Access tokens in the middleware: checked once, and good for no moment longer than they say."""
+"""Access tokens in the middleware: checked once, and never accepted after their expiry."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def token_of(user: str, *, secret: str = SECRET, session: str | None = None) -> 
     return access_token(claims, secret=secret, life=timedelta(minutes=1))
 
 
-def test_a_token_tells_its_user_again_and_again() -> None:
+def test_a_token_identifies_its_user_again_and_again() -> None:
     identification = Authentication(SECRET, origins=ORIGINS)
     user = str(uuid4())
     other = str(uuid4())
@@ -78,7 +78,7 @@ def test_a_forged_token_is_refused_every_time() -> None:
             identity(identification, token_of(str(uuid4()), secret="another-secret-" * 3))
 
 
-def test_a_token_tells_its_session_too() -> None:
+def test_a_token_identifies_its_session_too() -> None:
     session = str(uuid4())
     assert (
         identity(

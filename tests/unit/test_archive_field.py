@@ -1,4 +1,4 @@
-"""The field that tells archived items from active ones."""
+"""The field by which archived items differ from active ones."""
 
 from __future__ import annotations
 

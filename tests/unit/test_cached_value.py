@@ -25,7 +25,7 @@ def test_parallel_callers_share_one_search_and_later_ones_its_value() -> None:
     assert (set(values), len(calls)) == ({1}, 1)
 
 
-def test_a_value_is_found_out_again_after_its_time() -> None:
+def test_a_value_is_computed_again_after_its_time() -> None:
     numbers = iter(range(10))
     cached = CachedValue(lambda: next(numbers), seconds=0.05)
     assert cached.get(max_seconds=1) == cached.get(max_seconds=1) == 0

@@ -1,4 +1,4 @@
-"""Rows read column by column say what they say one by one."""
+"""Rows read column by column equal rows read one by one."""
 
 from __future__ import annotations
 

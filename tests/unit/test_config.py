@@ -1,4 +1,4 @@
-"""Settings: where they come from, what they take, what a wrong one is told."""
+"""Settings: where they come from, what they take, how a wrong one is refused."""
 
 from __future__ import annotations
 
@@ -345,7 +345,7 @@ def test_what_is_in_effect_is_a_dotenv_of_the_same_settings(tmp_path: Path) -> N
     assert load({}, folder=tmp_path) == config
 
 
-def test_a_location_is_what_its_own_settings_say(tmp_path: Path) -> None:
+def test_a_location_has_its_own_settings(tmp_path: Path) -> None:
     assert load({}, folder=tmp_path).locations == (
         Location("local", "local", str(tmp_path / "data" / "uploads")),
     )

@@ -1,4 +1,4 @@
-"""What PostgreSQL's plan of a read says of the rows in its lists."""
+"""The number of rows in lists that PostgreSQL's plan of a read expects."""
 
 from __future__ import annotations
 

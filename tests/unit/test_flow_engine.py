@@ -64,7 +64,7 @@ def test_a_condition_leads_to_one_of_two_ways(price: int, last: str) -> None:
     assert outcome.rejected is None
 
 
-def test_a_failed_condition_tells_which_tests_failed() -> None:
+def test_a_failed_condition_lists_the_failed_tests() -> None:
     rule = {"_and": [{"$trigger": {"a": {"_eq": 1}}}, {"$trigger": {"b": {"_nnull": True}}}]}
     outcome = run(operation("check", "condition", {"filter": rule}), trigger={"a": 2})
     assert outcome.rejected_key == "check"

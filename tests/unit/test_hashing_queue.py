@@ -44,7 +44,7 @@ def in_a_thread(work: Callable[[], None]) -> Iterator[None]:
 
 
 class Hash:
-    """A hash that takes until it is told to end."""
+    """A hash that takes until a test ends it."""
 
     def __init__(self, run: Callable[[Callable[[], str]], str]) -> None:
         self._run = run

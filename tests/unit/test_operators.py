@@ -1,4 +1,4 @@
-"""Every operator is whole: what one side of it says, the other side says as well."""
+"""Every operator is complete: SQL and Python have it, with the same operands."""
 
 from __future__ import annotations
 

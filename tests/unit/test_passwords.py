@@ -1,4 +1,4 @@
-"""Passwords: whoever they are compared for, the same work, unless the answer tells it anyway."""
+"""Passwords: whoever they are compared for, the same work, unless the answer reveals it anyway."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cms.errors import Refused
 from cms.hashing import passwords
 from cms.hashing.hash_parameters import RFC_9106, HashParameters, dummy_hash, parse_hash
 from cms.hashing.passwords import Passwords, hashed_value, limited_hashing
-from tests.people import QUICK
+from tests.people import QUICK, record_comparisons
 
 OLDER = HashParameters(2, 16, 2)
 OLDEST = "$argon2i$v=19$m=16,t=1,p=1"
@@ -22,15 +22,7 @@ PASSWORD = "correct horse"
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The prefixes of the hashes that are compared."""
-    compared: list[str] = []
-    verify = passwords._verify
-
-    def recorded(stored: str, password: str) -> bool:
-        compared.append(stored.rsplit("$", 2)[0])
-        return verify(stored, password)
-
-    monkeypatch.setattr(passwords, "_verify", recorded)
-    return compared
+    return record_comparisons(monkeypatch)
 
 
 def mixed() -> Passwords:
@@ -65,7 +57,7 @@ def test_a_wrong_password_is_the_same_work_for_everybody(
 
 
 @pytest.mark.parametrize("name", ["of today", "older"])
-def test_a_right_password_is_the_same_work_where_the_answer_does_not_tell_it(
+def test_a_right_password_is_the_same_work_where_the_answer_does_not_reveal_it(
     name: str, work: list[str]
 ) -> None:
     assert mixed().matches(STORED[name], PASSWORD)
@@ -73,7 +65,7 @@ def test_a_right_password_is_the_same_work_where_the_answer_does_not_tell_it(
 
 
 @pytest.mark.parametrize("name", ["of today", "older"])
-def test_a_right_password_is_one_comparison_where_the_answer_tells_it(
+def test_a_right_password_is_one_comparison_where_the_answer_reveals_it(
     name: str, work: list[str]
 ) -> None:
     assert mixed().matches(STORED[name], PASSWORD, reveals_match=True)

@@ -129,7 +129,7 @@ def test_an_object_is_a_row_of_its_own_that_the_item_points_to() -> None:
     assert values(author.targets) == [{"name": "Ann"}]
     assert author.pairs == ((0, 0),)
     (row,) = author.targets.rows
-    assert (row.expects, row.owner, row.position.path) == (Expects.EITHER, Owner(0), ("author",))
+    assert (row.expects, row.owner, row.position.path) == (Expects.ANY, Owner(0), ("author",))
 
 
 def test_objects_of_all_items_are_one_set() -> None:
@@ -232,7 +232,7 @@ def test_an_object_that_is_named_twice_may_have_one_list_only() -> None:
 # Many-to-any
 
 
-def test_a_new_item_says_to_which_collection_its_object_belongs() -> None:
+def test_a_new_item_names_the_collection_of_its_object() -> None:
     parsed = parse({"topic_kind": "topics", "topic": {"name": "x"}})
     assert values(parsed) == [{"topic_kind": "topics", "topic": PENDING}]
     assert to_one(parsed).targets.collection is TOPICS

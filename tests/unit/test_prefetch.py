@@ -1,4 +1,4 @@
-"""What comes next is made in advance, and tells its faults in its turn."""
+"""What comes next is made in advance, and its errors are raised in its turn."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_without_an_identifier_there_is_no_profile(value: object) -> None:
 
 
 @pytest.mark.parametrize("verified", [False, None, "True", "yes", 1])
-def test_an_address_counts_as_verified_only_if_the_provider_says_so(verified: object) -> None:
+def test_an_address_counts_as_verified_only_if_the_provider_confirms_it(verified: object) -> None:
     claims = {"sub": "7", "email": "ada@example.com", "email_verified": verified}
     assert not profile(claims).is_email_verified
     assert profile(claims | {"email_verified": "true"}).is_email_verified

@@ -1,4 +1,4 @@
-"""Settings of login providers: what a wrong or missing one is told at the start."""
+"""Settings of login providers: how a wrong or missing one is refused at the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of requests: read no further than they reach, and told where they are left unread."""
+"""Bodies of requests: read no further than they reach, and reported where they are left unread."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_body_that_ends_too_soon_is_refused(size: int) -> None:
         body.read(size)
 
 
-def test_an_answer_that_leaves_a_body_unread_says_so() -> None:
+def test_an_answer_that_leaves_a_body_unread_closes_the_connection() -> None:
     chunked = {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True}
     for environ in ({"CONTENT_LENGTH": "4"}, chunked):
         assert Server(b"0123", **environ).answer_after(lambda body: None) == CLOSE
@@ -146,7 +146,7 @@ def test_errors_of_a_broken_body_are_those_of_the_client(error: Exception) -> No
     ],
     ids=str,
 )
-def test_other_errors_of_a_server_say_nothing_of_the_body(error: Exception) -> None:
+def test_other_errors_of_a_server_are_not_blamed_on_the_body(error: Exception) -> None:
     body = RequestBody(FailingStream(error), 5)
     with pytest.raises(type(error)) as raised:
         body.read()

@@ -77,7 +77,7 @@ def test_a_statement_with_a_slip_in_its_form_is_refused(
         read(tmp_path, faulty=text)
 
 
-def test_an_unknown_name_is_an_error_that_tells_it() -> None:
+def test_an_unknown_name_is_an_error_with_that_name() -> None:
     with pytest.raises(LookupError, match="no_such_statement"):
         statement("no_such_statement")
 

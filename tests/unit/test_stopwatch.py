@@ -11,7 +11,7 @@ from cms.database.stopwatch import Stopwatch
 
 @pytest.fixture
 def moments(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The moments that the clock will tell, one after the other."""
+    """The moments that the clock will return, one after the other."""
     remaining: list[float] = []
     clock = SimpleNamespace(monotonic=lambda: remaining.pop(0))
     monkeypatch.setattr("cms.database.stopwatch.time", clock)

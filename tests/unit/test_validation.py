@@ -1,4 +1,4 @@
-"""Rules tried on payloads: what is told of a broken one, what is left
+"""Rules tried on payloads: what is reported of a broken one, what is left
 alone, and what depends on a condition.
 """
 
@@ -84,7 +84,7 @@ def failed(
         ({"_submitted": False}, {"type": "submitted"}),
     ],
 )
-def test_a_failure_tells_the_test_its_operand_and_its_place(test: Json, operand: Json) -> None:
+def test_a_failure_has_the_test_its_operand_and_its_path(test: Json, operand: Json) -> None:
     (problem,) = failures(resolved({"title": test}), {"title": "a"}, NEW)
     assert problem.extensions == {
         "collection": "articles",

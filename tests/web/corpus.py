@@ -1,6 +1,6 @@
 """Raw requests as data: what a client sends, and how it is answered by each worker.
 
-`statuses` are the answers to what is sent, in their order. `kept` tells whether the connection goes
+`statuses` are the answers to what is sent, in their order. `kept` is whether the connection goes
 on behind them. Where the two workers differ, `gthread` holds the other's answers, none where it
 waits for more, and docs/deployment.md says why.
 """

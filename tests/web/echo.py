@@ -1,4 +1,4 @@
-"""A small application that tells what it was sent, for tests of the web server alone."""
+"""A small application that answers with what it was sent, for tests of the web server alone."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def answered(start: Start, body: bytes) -> list[bytes]:
 
 
 def description(environ: Environ) -> dict[str, object]:
-    """Return what the server told of a request, and its body as a digest."""
+    """Return what the server passed on of a request, and its body as a digest."""
     digest = hashlib.sha256()
     size = 0
     fault = None

@@ -54,10 +54,10 @@ class Running:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def workers(self) -> list[psutil.Process]:
+    def worker_processes(self) -> list[psutil.Process]:
         return list(psutil.Process(self.process.pid).children())
 
-    def logged(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text(errors="replace")
 
 
@@ -119,14 +119,14 @@ def await_answer(server: Running, target: str) -> None:
     """Wait until the server answers requests."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
-        assert server.process.poll() is None, server.logged()
+        assert server.process.poll() is None, server.log_text()
         try:
             with server.connect(1) as wire:
                 wire.get(target)
                 return
         except (OSError, HTTPException):
             time.sleep(0.05)
-        assert time.monotonic() < deadline, server.logged()
+        assert time.monotonic() < deadline, server.log_text()
 
 
 class TlsFiles(NamedTuple):

@@ -36,7 +36,7 @@ def send_request(server: Running) -> None:
 def test_all_threads_of_a_worker_are_on_one_processor() -> None:
     with running("event", workers=1) as server:
         send_request(server)
-        (worker,) = server.workers()
+        (worker,) = server.worker_processes()
         eventually(lambda: is_on_one_processor(worker))
         assert set.union(*processors_of(worker)) <= AVAILABLE
 
@@ -44,8 +44,8 @@ def test_all_threads_of_a_worker_are_on_one_processor() -> None:
 @pytest.mark.skipif(len(AVAILABLE) < 2, reason="there is one processor only")
 def test_two_workers_are_on_two_processors() -> None:
     with running("event", workers=2) as server:
-        eventually(lambda: len(server.workers()) == 2)
-        first, second = server.workers()
+        eventually(lambda: len(server.worker_processes()) == 2)
+        first, second = server.worker_processes()
         eventually(lambda: is_on_one_processor(first) and is_on_one_processor(second))
         assert processors_of(first)[0] != processors_of(second)[0]
 
@@ -56,5 +56,5 @@ def test_two_workers_are_on_two_processors() -> None:
 def test_other_workers_use_all_processors(kind: str, setting: str) -> None:
     with running(kind, workers=1, environ={"WEB_CPU_AFFINITY": setting}) as server:
         send_request(server)
-        (worker,) = server.workers()
+        (worker,) = server.worker_processes()
         assert all(choice == AVAILABLE for choice in processors_of(worker))

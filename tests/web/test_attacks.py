@@ -34,7 +34,7 @@ def long_deadlines() -> Iterator[Running]:
 
 def memory(server: Running) -> int:
     """Return how many bytes the workers hold."""
-    return int(sum(worker.memory_info().rss for worker in server.workers()))
+    return int(sum(worker.memory_info().rss for worker in server.worker_processes()))
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def test_a_full_server_of_which_all_are_answered_refuses_another() -> None:
 
 
 def test_connections_that_are_reset_as_they_are_made_leave_nothing(long_deadlines: Running) -> None:
-    worker = long_deadlines.workers()[0]
+    worker = long_deadlines.worker_processes()[0]
     before = worker.num_fds()
     for _ in range(200):
         connection = socket.create_connection(("127.0.0.1", long_deadlines.port))
@@ -130,7 +130,7 @@ def test_connections_that_are_reset_as_they_are_made_leave_nothing(long_deadline
         assert wire.get("/").status == 200
     time.sleep(0.5)
     assert worker.num_fds() <= before
-    assert "Traceback" not in long_deadlines.logged()
+    assert "Traceback" not in long_deadlines.log_text()
 
 
 def test_a_client_that_pipelines_bodies_fills_no_memory(long_deadlines: Running) -> None:
@@ -238,7 +238,7 @@ def test_an_answer_after_a_long_upload_has_its_own_pace() -> None:
         for _ in range(25):
             time.sleep(0.1)
             wire.socket.recv(200_000)
-        assert "was cut off" not in server.logged()
+        assert "was cut off" not in server.log_text()
 
 
 def test_requests_behind_requests_are_all_answered_in_their_order(long_deadlines: Running) -> None:
@@ -268,7 +268,7 @@ def test_a_handshake_of_tls_has_a_deadline(tmp_path: Path) -> None:
         with server.connect(10) as wire:
             assert wire.get("/").status == 200
         assert silent[-1].recv(1) == b""
-        worker = server.workers()[0]
+        worker = server.worker_processes()[0]
         deadline = time.monotonic() + 10
         while worker.num_fds() > 40:
             assert time.monotonic() < deadline

@@ -65,7 +65,7 @@ def await_turn(server: Running) -> None:
         if status == 200:
             return
         assert status == 503
-        assert time.monotonic() < deadline, server.logged()
+        assert time.monotonic() < deadline, server.log_text()
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,11 @@ def test_an_upload_that_takes_long_and_keeps_its_pace_is_taken(short_deadlines: 
 
 @pytest.mark.parametrize("target", ["/stream?size=100000000", "/large?size=100000000"])
 def test_an_answer_has_to_be_taken_at_a_least_pace(short_deadlines: Running, target: str) -> None:
-    before = short_deadlines.logged()
+    before = short_deadlines.log_text()
     with short_deadlines.connect(10) as wire:
         wire.send(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         deadline = time.monotonic() + 30
-        while "was cut off" not in short_deadlines.logged().removeprefix(before):
+        while "was cut off" not in short_deadlines.log_text().removeprefix(before):
             assert time.monotonic() < deadline
             time.sleep(0.1)
         with pytest.raises((HTTPException, OSError)):
@@ -152,7 +152,7 @@ def test_a_long_body_reaches_the_application_while_it_comes_in(long_deadlines: R
 
 
 @pytest.mark.parametrize("end", [b"zz\r\n", None], ids=["malformed", "gone"])
-def test_an_application_that_reads_a_body_that_breaks_off_is_told(
+def test_an_application_that_reads_a_body_that_breaks_off_gets_an_error(
     long_deadlines: Running, end: bytes | None
 ) -> None:
     with long_deadlines.connect() as wire:
@@ -200,7 +200,7 @@ def test_under_overload_every_request_is_answered_and_the_server_is_itself_again
         assert time.monotonic() - began < 2
 
 
-def test_a_refusal_for_overload_says_when_to_try_again() -> None:
+def test_a_refusal_for_overload_names_the_time_to_try_again() -> None:
     with running("event", environ=LONG_DEADLINES, threads=1) as server, ExitStack() as stack:
         slow = [stack.enter_context(server.connect()) for _ in range(3)]
         for wire in slow:

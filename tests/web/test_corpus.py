@@ -103,7 +103,7 @@ def test_a_fault_of_the_application_is_500_and_no_more(server: Running) -> None:
         assert wire.get("/").status == 200
 
 
-def test_a_proxy_on_this_machine_says_whether_its_client_came_over_tls(server: Running) -> None:
+def test_a_proxy_on_this_machine_decides_whether_the_scheme_is_https(server: Running) -> None:
     with server.connect() as wire:
         assert wire.get("/").json()["wsgi.url_scheme"] == "http"
         assert wire.get("/", **{"X-Forwarded-Proto": "https"}).json()["wsgi.url_scheme"] == "https"
@@ -128,7 +128,7 @@ def test_the_address_of_a_client_is_that_of_its_connection(server: Running) -> N
         )
 
 
-def test_the_scheme_is_not_what_clients_say_who_are_no_proxy(server: Running) -> None:
+def test_clients_that_are_no_proxy_do_not_decide_the_scheme(server: Running) -> None:
     with (
         running(server.kind, forwarded_allow_ips="192.0.2.1") as untrusting,
         untrusting.connect() as wire,

@@ -19,7 +19,7 @@ pytestmark = [
 
 def allow_descriptors(server: Running, *, more: int) -> psutil.Process:
     """Let the worker open so many more files and no more; return the worker."""
-    (worker,) = server.workers()
+    (worker,) = server.worker_processes()
     limit = worker.num_fds() + more
     worker.rlimit(psutil.RLIMIT_NOFILE, (limit, limit))
     return worker
@@ -32,7 +32,7 @@ def test_a_worker_has_no_more_connections_than_its_open_files_allow(data: bytes)
         for _ in range(10):
             with server.connect(10) as wire:
                 assert wire.get("/").status == 200
-        assert "Too many open files" not in server.logged()
+        assert "Too many open files" not in server.log_text()
 
 
 @pytest.mark.parametrize("more", [8, 9])
@@ -51,7 +51,7 @@ def test_a_worker_out_of_descriptors_answers_whom_it_has_accepted(more: int) -> 
         while worker.num_fds() > before:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        assert "Traceback" not in server.logged()
+        assert "Traceback" not in server.log_text()
 
 
 def test_a_worker_out_of_descriptors_stops_without_a_failed_request() -> None:
@@ -65,4 +65,4 @@ def test_a_worker_out_of_descriptors_stops_without_a_failed_request() -> None:
         server.process.terminate()
         assert [wire.answer().status for wire in wires] == [200, 200]
         assert server.process.wait(20) == 0
-        assert "Traceback" not in server.logged()
+        assert "Traceback" not in server.log_text()

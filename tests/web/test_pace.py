@@ -49,21 +49,21 @@ def take(server: Running, target: str, bytes_a_second: int) -> int:
 
 @pytest.mark.parametrize("target", ["/stream", "/large"])
 def test_readers_that_keep_the_pace_get_the_whole_answer(server: Running, target: str) -> None:
-    before = server.logged()
+    before = server.log_text()
     with ThreadPoolExecutor(5) as clients:
         paces = [TAKEN_A_SECOND, 2 * TAKEN_A_SECOND, 4 * TAKEN_A_SECOND, 10**8]
         taken = list(clients.map(lambda pace: take(server, target, pace), paces))
-    assert "was cut off" not in server.logged().removeprefix(before)
+    assert "was cut off" not in server.log_text().removeprefix(before)
     assert taken == [BYTES] * len(paces)
 
 
 @pytest.mark.parametrize("target", ["/stream", "/large"])
 def test_a_reader_below_the_pace_is_cut_off(server: Running, target: str) -> None:
-    before = server.logged()
+    before = server.log_text()
     with server.connect(10) as wire:
         wire.send(f"GET {target}?size={10 * BYTES} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         deadline = time.monotonic() + 20
-        while "was cut off" not in server.logged().removeprefix(before):
+        while "was cut off" not in server.log_text().removeprefix(before):
             assert time.monotonic() < deadline
             wire.socket.recv(2_000)
             time.sleep(0.1)

@@ -130,7 +130,7 @@ def spread(server: Running, connections: int) -> Counter[int]:
 def open_connections(server: Running) -> list[object]:
     """Return the connections that the workers have not closed, though their clients may have."""
     connections: list[object] = []
-    for worker in server.workers():
+    for worker in server.worker_processes():
         for connection in worker.net_connections("tcp"):
             if connection.status != psutil.CONN_LISTEN:
                 connections.append(connection)
@@ -151,7 +151,7 @@ def test_connections_that_stay_are_spread_evenly_over_the_workers() -> None:
 def test_a_worker_that_does_nothing_takes_no_connection_from_others() -> None:
     with running("event", workers=2) as server:
         eventually(lambda: len(spread(server, 20)) == 2)
-        stopped, *_ = server.workers()
+        stopped, *_ = server.worker_processes()
         stopped.suspend()
         try:
             counts = spread(server, 20)
@@ -177,11 +177,11 @@ def test_a_worker_whose_thread_hangs_is_replaced() -> None:
         hanging = server.connect()
         hanging.send(b"GET /spin HTTP/1.1\r\nHost: x\r\n\r\n")
         eventually(lambda: not psutil.pid_exists(before))
-        eventually(lambda: len(server.workers()) == 1)
+        eventually(lambda: len(server.worker_processes()) == 1)
         with server.connect() as wire:
             assert wire.get("/").json()["pid"] != before
         hanging.socket.close()
-        assert "tests/web/echo.py" in server.logged()  # where it hung
+        assert "tests/web/echo.py" in server.log_text()  # where it hung
 
 
 def test_a_worker_is_replaced_after_so_many_requests_without_a_failed_one() -> None:

@@ -133,7 +133,7 @@ def test_a_refusal_never_takes_the_turn_of_an_answer_that_is_under_way(
 def test_half_a_request_behind_the_last_answer_is_not_refused(
     server: Running, rest: bytes, end: str
 ) -> None:
-    pids = [worker.pid for worker in server.workers()]
+    pids = [worker.pid for worker in server.worker_processes()]
     with server.connect(10) as wire:
         # An answer without a length ends a connection of HTTP/1.0, whatever its client asked for.
         wire.send(b"GET /stream?size=10 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + rest)
@@ -142,7 +142,7 @@ def test_half_a_request_behind_the_last_answer_is_not_refused(
             wire.socket.shutdown(socket.SHUT_WR)
         time.sleep(DEADLINE_SECONDS + 2 * SWEEP_SECONDS)
         assert wire.rest() == []
-    assert [worker.pid for worker in server.workers()] == pids
+    assert [worker.pid for worker in server.worker_processes()] == pids
 
 
 def test_a_client_that_goes_on_behind_a_broken_body_gets_its_answer_first() -> None:

@@ -36,7 +36,7 @@ def test_connections_over_tls_are_served_whole(tmp_path: Path) -> None:
 def test_a_client_that_ends_tls_before_its_answer_leaves_nothing(tmp_path: Path) -> None:
     certfile, keyfile, context = tls_files(tmp_path)
     with running("event", tls=context, certfile=certfile, keyfile=keyfile) as server:
-        (worker,) = server.workers()
+        (worker,) = server.worker_processes()
         # The connection by which `running` saw that it answers may still be open.
         eventually(
             lambda: {each.status for each in worker.net_connections()} == {psutil.CONN_LISTEN}
@@ -49,7 +49,7 @@ def test_a_client_that_ends_tls_before_its_answer_leaves_nothing(tmp_path: Path)
         with server.connect() as wire:
             assert wire.get("/sleep?seconds=0.5").status == 200
         eventually(lambda: worker.num_fds() == before)
-        assert server.logged() == ""
+        assert server.log_text() == ""
 
 
 @pytest.mark.parametrize("kind", ["event", "gthread"])

@@ -23,7 +23,7 @@ class WireAnswer:
 
     @property
     def keeps(self) -> bool:
-        """Whether the server says that the connection goes on."""
+        """Whether the server keeps the connection open."""
         return self.headers.get("connection", "keep-alive").lower() != "close"
 
     def json(self) -> Any:

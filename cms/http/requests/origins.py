@@ -9,7 +9,7 @@ import falcon
 
 from cms.config import Config
 from cms.errors import forbidden
-from cms.text_shapes import url_host
+from cms.text_shapes import DEFAULT_PORTS, url_host
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "SEARCH", "QUERY"})
 """Methods that change nothing.
@@ -60,7 +60,7 @@ def origin_of(address: str) -> str | None:
         return None
     # urlsplit removes the brackets of an IPv6 address.
     host = url_host(parts.hostname)
-    default_port = {"http": 80, "https": 443}[parts.scheme]
+    default_port = DEFAULT_PORTS[parts.scheme]
     if port in (None, default_port):
         return f"{parts.scheme}://{host}"
     return f"{parts.scheme}://{host}:{port}"

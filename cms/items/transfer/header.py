@@ -56,7 +56,7 @@ def _check_names(call: WriteCall, names: Sequence[str], problems: ImportProblems
     parser = call.payload_parser()
     try:
         # Rows with a stored key are changes and all others new: a name is allowed for either.
-        parser.parse(call.collection, [item], Expects.EITHER)
+        parser.parse(call.collection, [item], Expects.ANY)
     except Refused as refused:
         raise refusal_at(1, refused) from refused
     for _, problem in parser.problems.entries:

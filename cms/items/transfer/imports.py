@@ -177,7 +177,7 @@ class _Import:
 
     def _parse(self, rows: Sequence[SourceRow]) -> ParsedPayload:
         items = [row.item for row in rows]
-        return parse_payload(self._call, items, Expects.EITHER)
+        return parse_payload(self._call, items, Expects.ANY)
 
     def _write_rows(self, rows: Sequence[SourceRow], parsed: ParsedPayload | None = None) -> None:
         try:
@@ -195,7 +195,7 @@ class _Import:
                 self._write_rows(rows[middle:])
             else:
                 # Asked in the transaction, where the rows of earlier batches are.
-                complete = with_inquiry(refused, self._ask)
+                complete = with_inquiry(refused, self._run_question)
                 self._write_other_rows(rows, self._add_problems(complete, rows))
 
     def _write_other_rows(self, rows: Sequence[SourceRow], refused_indexes: set[int]) -> None:
@@ -204,7 +204,7 @@ class _Import:
         if others and len(others) < len(rows) and not self._problems.is_full:
             self._write_rows(others)
 
-    def _ask(self, question: Fragment) -> list[connections.Row]:
+    def _run_question(self, question: Fragment) -> list[connections.Row]:
         """Ask the database about refused rows; the transaction survives a failing question."""
         transaction = self._executor.transaction
         with transaction.savepoint():

@@ -34,7 +34,7 @@ _ACTIONS = {
     Expects.ABSENT: ("create",),
     Expects.PRESENT: ("update",),
     # Whether it creates or updates is known in the transaction, which checks permissions again.
-    Expects.EITHER: ("create", "update"),
+    Expects.ANY: ("create", "update"),
 }
 
 WrittenItems = list[Item] | None

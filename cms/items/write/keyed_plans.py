@@ -61,7 +61,7 @@ def _plan_filtered_update(
 
 
 def _plan_keyed_singleton(call: WriteCall, item: object) -> WritePlan[AnsweredKeys]:
-    parsed = parse_payload(call, [item], Expects.EITHER)
+    parsed = parse_payload(call, [item], Expects.ANY)
     return WritePlan(partial(_write_singleton, call, parsed))
 
 

@@ -133,7 +133,7 @@ def _update_named(
 
 def plan_singleton(call: WriteCall, item: object) -> WritePlan[WrittenItems]:
     """Change the one item of a singleton, or create it."""
-    return WritePlan(partial(_write_singleton, call, parse_payload(call, [item], Expects.EITHER)))
+    return WritePlan(partial(_write_singleton, call, parse_payload(call, [item], Expects.ANY)))
 
 
 def _write_singleton(

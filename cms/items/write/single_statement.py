@@ -57,7 +57,7 @@ from cms.store.statement_caches import CachedStatement
 _NEEDS_TRANSACTION = Statement("", (), (), ())
 """Stands in the cache for the statement of a shape whose writes take a transaction."""
 
-_VERBS: Mapping[type, str] = {Insert: "create", Update: "update", Delete: "delete"}
+_VERB_OF_MUTATION: Mapping[type, str] = {Insert: "create", Update: "update", Delete: "delete"}
 """The events that mutations are."""
 
 RunAlone = Callable[[], WrittenItems]
@@ -144,7 +144,7 @@ def _plan(
     values: Sequence[object],
     authorized: AuthorizedSet | None = None,
 ) -> RunAlone | None:
-    verb = _VERBS[shape.mutation]
+    verb = _VERB_OF_MUTATION[shape.mutation]
     flows = flows_after(call.context, call.client, shape.collection, verb=verb)
     if flows:
         # The ids of the flows are constants of the statement, and so part of its key.
@@ -239,7 +239,7 @@ def _traced_statement(call: WriteCall, shape: WriteShape) -> CachedStatement:
     policy = call.context.actor.policy
     catalogue = TracedCatalogue(call.context.snapshot.catalogue, policy)
     # The rules of the shape are noted as if they were made here.
-    note_rules(policy, shape.collection, _VERBS[shape.mutation], catalogue)
+    note_rules(policy, shape.collection, _VERB_OF_MUTATION[shape.mutation], catalogue)
     return CachedStatement(_print_statement(call, shape, catalogue), catalogue.dependencies)
 
 

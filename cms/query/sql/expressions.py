@@ -328,7 +328,7 @@ def _keys_of_items(step: LinkStep, inner: Fragment, level: int) -> Fragment:
 
 
 def revision_item(condition: RevisionItem, level: int) -> Fragment:
-    shape = "EXISTS (SELECT FROM system_held(NULL::{0}, {1}, {2}) AS {3} WHERE {4})"
+    shape = "EXISTS (SELECT FROM system_revision_row(NULL::{0}, {1}, {2}) AS {3} WHERE {4})"
     data = text(f"{alias(level)}.data")
     columns = param(text_list(condition.columns), "text[]")
     inner = predicate(condition.where, level + 1)

@@ -51,7 +51,7 @@ from cms.query.sql.keyset import behind
 from cms.query.sql.sorted_values import sorted_value
 
 _WITH_VERSION = (
-    "SELECT {0}, v.structure, v.access, v.flows, r.found{1} "
+    "SELECT {0}, v.structure, v.access, v.flows, r.row_exists{1} "
     "FROM system_version AS v LEFT JOIN LATERAL ({2}) AS r ON TRUE"
 )
 _ROWS = "SELECT {0} FROM {1}{2}"
@@ -69,10 +69,10 @@ def select(plan: ReadPlan) -> Fragment:
         outputs = group_outputs(plan.grouping, 0)
     else:
         outputs = top_outputs(plan)
-    # For two fields, roughly: SELECT r.c0, r.c1, v.structure, v.access, v.flows, r.found FROM
-    # system_version AS v LEFT JOIN LATERAL (SELECT TRUE AS found, t0."id" AS c0, t0."title" AS c1
-    # FROM "articles" AS t0 ORDER BY t0."id" LIMIT 100) AS r ON TRUE
-    columns = [text("TRUE AS found"), *numbered_outputs(outputs)]
+    # For two fields, roughly: SELECT r.c0, r.c1, v.structure, v.access, v.flows, r.row_exists FROM
+    # system_version AS v LEFT JOIN LATERAL (SELECT TRUE AS row_exists, t0."id" AS c0, t0."title"
+    # AS c1 FROM "articles" AS t0 ORDER BY t0."id" LIMIT 100) AS r ON TRUE
+    columns = [text("TRUE AS row_exists"), *numbered_outputs(outputs)]
     inner = rows(plan, commas(columns), 0)
     return fill(_WITH_VERSION, output_columns("r", len(outputs)), count_columns(plan), inner)
 

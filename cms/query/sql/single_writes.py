@@ -28,8 +28,8 @@ class SingleStatement:
 
     Rules are conditions on a row (t0); None is no rule. `before` are tried on the row as it was.
     `after` must hold for the row as it then is, or nothing is written. `readable` says whether the
-    caller may read that row. The answer has `rows.found`, and behind it the results of `readable`
-    and of `before.seen`.
+    caller may read that row. The answer has `rows.row_exists`, and behind it the results of
+    `readable` and of `before.seen`.
     """
 
     version: int
@@ -46,7 +46,8 @@ def single_answer(single_statement: SingleStatement) -> Fragment:
     seen = optional(", (SELECT old.seen FROM old)", when=single_statement.before)
     # The counters come in any case, and so there is a row even where none was written.
     shape = (
-        "SELECT {0}, v.structure, v.access, v.flows, rows.found{1}{2} FROM v LEFT JOIN rows ON TRUE"
+        "SELECT {0}, v.structure, v.access, v.flows, rows.row_exists{1}{2} "
+        "FROM v LEFT JOIN rows ON TRUE"
     )
     return fill(shape, columns, readable, seen)
 

@@ -289,11 +289,11 @@ def _returning(
     """Print the columns that a written row (t0) returns: for history, events and the answer."""
     columns = [*history_columns(collection), *event_columns]
     if single_statement:
-        columns.append(text("TRUE AS found"))
+        columns.append(text("TRUE AS row_exists"))
         columns += numbered_outputs(single_statement.outputs)
-        # system_require raises an error, which undoes the write.
+        # system_require_rule raises an error, which undoes the write.
         if single_statement.after:
-            columns.append(fill("system_require({0})", single_statement.after))
+            columns.append(fill("system_require_rule({0})", single_statement.after))
         if single_statement.readable:
             columns.append(fill("coalesce({0}, FALSE) AS readable", single_statement.readable))
     return commas(columns)
@@ -306,7 +306,7 @@ def _advance_sequences(
 
     They run once, before any row exists that another write's key could conflict with.
     """
-    shape = "(SELECT system_pass_keys({0}, {1}, {2}))"
+    shape = "(SELECT system_advance_sequence({0}, {1}, {2}))"
     table = param(collection.name, "text")
     calls = []
     for index, field in columns:

@@ -26,7 +26,7 @@ def parse_json(value: object) -> str:
     try:
         return jsontext.dumps(value).decode()
     except TypeError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError(jsontext.NESTED_TOO_DEEPLY) from None
 
 
 def parse_binary(value: object) -> str:

@@ -1,4 +1,4 @@
-"""`cms doctor --providers` asks each provider and says what is wrong with it."""
+"""`cms doctor --providers` asks each provider and prints what is wrong with it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_each_provider_is_asked(stage_settings: Config) -> None:
     assert "refused" in findings["down"].text
 
 
-def test_a_provider_with_a_page_says_which_address_it_needs(tmp_path: Path) -> None:
+def test_a_provider_with_a_page_is_shown_with_the_address_it_needs(tmp_path: Path) -> None:
     variables = {"AUTH_PROVIDERS": "kc", "AUTH_KC_DRIVER": "openid", "AUTH_KC_CLIENT_ID": "cms"}
     variables |= {"AUTH_KC_CLIENT_SECRET": "secret", "SECRET": "only-for-tests-" * 3}
     variables["AUTH_KC_ISSUER_URL"] = "http://127.0.0.1:1/.well-known/openid-configuration"
@@ -49,7 +49,7 @@ def test_roles_that_do_not_exist_are_named(stage: Stage, stage_settings: Config)
     assert finding.text == f"AUTH_LDAP_ROLE_MAPPING: there is no role {missing}"
 
 
-def test_the_command_asks_only_if_it_is_told_to(
+def test_the_command_asks_providers_only_with_the_option(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

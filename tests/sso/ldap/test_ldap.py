@@ -260,7 +260,7 @@ def test_outside_of_this_machine_passwords_go_over_tls(
 
 @pytest.fixture
 def silent_server() -> Iterator[int]:
-    """A server that takes connections and says nothing."""
+    """A server that takes connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         taken: list[socket.socket] = []
 
@@ -277,7 +277,7 @@ def silent_server() -> Iterator[int]:
             connection.close()
 
 
-def test_a_server_that_says_nothing_is_not_waited_for(
+def test_a_silent_server_is_not_waited_for(
     stage_settings: Config, silent_server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cms.sso.ldap.Deadline", partial(Deadline, 1.0))
@@ -329,7 +329,7 @@ def test_a_server_that_speaks_something_else(
         ("client_url", "ldap://127.0.0.1:1", "connection fails"),
     ],
 )
-def test_a_check_says_what_is_wrong(
+def test_a_check_names_what_is_wrong(
     stage_settings: Config, option: str, value: str, message: str
 ) -> None:
     with closing(DirectoryClient(provider_of(stage_settings))) as client:

@@ -1,6 +1,6 @@
-"""What a signed answer has to say of its addresses, times and requests, one by one.
+"""What a signed answer must state of its addresses, times and requests, one by one.
 
-The provider's own answers say all of it, so each is changed in one place and signed again.
+The provider's own answers state all of it, so each is changed in one place and signed again.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def times(condition: float, subject: float) -> Change:
     ],
     ids=["the same", "no destination", "begins in 3 minutes", "ended 3 minutes ago"],
 )
-def test_an_answer_that_says_all_that_it_has_to_say_counts(
+def test_an_answer_with_all_required_conditions_counts(
     stage: Stage, provider: IdentityProvider, login: Login, change: Change
 ) -> None:
     """The clocks of both may differ by five minutes."""
@@ -102,7 +102,7 @@ REFUSED_CHANGES = {
 
 
 @pytest.mark.parametrize("name", REFUSED_CHANGES)
-def test_an_answer_that_lacks_something_or_says_it_of_others_is_refused(
+def test_an_answer_without_a_condition_or_with_that_of_others_is_refused(
     stage: Stage, provider: IdentityProvider, login: Login, name: str
 ) -> None:
     assert_refused(stage, provider, login, REFUSED_CHANGES[name])

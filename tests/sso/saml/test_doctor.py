@@ -13,7 +13,7 @@ from cms.config import Config
 pytestmark = [pytest.mark.release, pytest.mark.slow]
 
 
-def test_a_provider_that_works_is_told_where_its_metadata_are_to_come_from(
+def test_a_provider_that_works_is_shown_with_the_address_of_the_services_metadata(
     stage_settings: Config,
 ) -> None:
     findings = list(provider_findings(stage_settings))

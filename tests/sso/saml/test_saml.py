@@ -216,7 +216,7 @@ def test_an_answer_that_counts_until_the_end_of_time_is_refused(stage: Stage, lo
     assert outcome(login(user("refused"), lifetimeInSeconds=int(left.total_seconds()))) == REFUSED
 
 
-def test_an_answer_that_does_not_say_who_the_user_is_is_the_fault_of_the_provider(
+def test_an_answer_without_the_identifier_of_the_user_is_the_fault_of_the_provider(
     login: Login,
 ) -> None:
     assert outcome(login(user("x" * 1_001))) == (503, ["SERVICE_UNAVAILABLE"])

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.release, pytest.mark.slow]
 
 
 def settings_problem(config: Config, **options: str) -> str:
-    """Return what a start says to a provider with these options."""
+    """Return the error of a start with a provider of these options."""
     campus = next(provider for provider in config.providers if provider.name == "campus")
     changed = replace(
         config,

@@ -36,7 +36,7 @@ def logged_in(login: Login, name: str) -> Answer:
     return answer
 
 
-def test_a_logout_says_where_the_session_at_the_provider_ends(
+def test_a_logout_returns_the_address_that_ends_the_session_at_the_provider(
     stage: Stage, login: Login, provider: IdentityProvider
 ) -> None:
     cookie = logged_in(login, "lena").cookies["cms_session_token"].value

@@ -172,7 +172,7 @@ def kill(pid: int) -> None:
 
 
 def process_info(pid: int, what: str) -> str:
-    """Return what `ps` says of a process."""
+    """Return what `ps` prints of a process."""
     return run_as(own_account(), ["ps", "-o", f"{what}=", "-p", str(pid)]).stdout.strip()
 
 

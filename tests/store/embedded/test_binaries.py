@@ -10,7 +10,7 @@ from cms.embedded import EmbeddedError, binaries, start
 
 
 def program_folder(folder: Path, version: str) -> Path:
-    """Make a folder of programs that tell a version and do nothing else."""
+    """Make a folder of programs that print a version and do nothing else."""
     folder.mkdir(parents=True)
     for name in ("postgres", "initdb"):
         (folder / name).write_text(f'#!/bin/sh\necho "{name} (PostgreSQL) {version}"\n')

@@ -90,7 +90,9 @@ def test_settings_count_for_the_server_that_is_started(data: Path) -> None:
 
 
 @slow
-def test_a_server_that_does_not_start_says_why_and_leaves_nothing_running(data: Path) -> None:
+def test_a_server_that_does_not_start_reports_the_reason_and_leaves_nothing_running(
+    data: Path,
+) -> None:
     with pytest.raises(EmbeddedError, match="shared_buffers"):
         start(data, settings={"shared_buffers": "plenty"})
     assert not running(data)
@@ -98,7 +100,7 @@ def test_a_server_that_does_not_start_says_why_and_leaves_nothing_running(data: 
 
 
 @slow
-def test_the_log_tells_nothing_of_what_people_store(data: Path) -> None:
+def test_the_log_has_nothing_of_what_people_store(data: Path) -> None:
     with (
         start(data, settings=FAST) as server,
         psycopg.connect(server.dsn, autocommit=True) as session,

@@ -31,6 +31,8 @@ def test_an_ordinary_user_starts_a_server_of_his_own(
 
 
 @slow
-def test_an_ordinary_user_is_told_whose_data_it_is(data: Path, users: Callable[..., User]) -> None:
+def test_an_ordinary_user_gets_the_owner_of_the_data(
+    data: Path, users: Callable[..., User]
+) -> None:
     shutil.chown(data / "postgres", "daemon")
     assert "belongs to daemon. Start as daemon" in users(data, account="nobody").hear()

@@ -121,7 +121,7 @@ def test_a_first_start_that_was_killed_is_begun_again(
 
 
 def slow_programs(folder: Path, slow: str) -> Path:
-    """Make programs that do the same as the true ones, but one says that it
+    """Make programs that do the same as the true ones, but one reports that it
     has begun, and then takes its time.
     """
     programs = binaries.find_binaries(None, data_version=None).folder

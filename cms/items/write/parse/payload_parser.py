@@ -31,6 +31,7 @@ from cms.items.write.stages.problems import PayloadPosition, Problems
 from cms.query.plan.links import Link, link_of
 from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import REPEATED, ItemParser, ParsedItem, invalid_item, value_problem
+from cms.schema.reasons import NO_ARRAY, NO_OBJECT
 from cms.schema.types.field_type import Trait
 
 ItemParsers = Callable[[Collection, Expects], ItemParser]
@@ -197,7 +198,7 @@ class PayloadParser:
         assert isinstance(value, Mapping)
         # The name of the collection was refused already; a second problem would only repeat it.
         if collection_field in row.invalid_fields:
-            if not self._item_parser(builder.collection, row.expects).tells_missing:
+            if not self._item_parser(builder.collection, row.expects).reveals_missing:
                 raise forbidden()  # as for a collection that is hidden
             return
         unresolved = UnresolvedItem(number, name, collection_field, value)
@@ -218,7 +219,7 @@ class PayloadParser:
             link = link_of(self._catalogue, builder.collection, name, target)
         if link:
             self._attach_to_one(builder, unresolved.row, unresolved.item, link, name=name)
-        elif target and not self._item_parser(builder.collection, Expects.EITHER).tells_missing:
+        elif target and not self._item_parser(builder.collection, Expects.ANY).reveals_missing:
             raise forbidden()  # as for a collection that is hidden
         else:
             reason = f'"{unresolved.collection_field}" must say to which collection it belongs'
@@ -240,7 +241,7 @@ class PayloadParser:
         targets = to_one.targets
         # An item of a collection that can only be read here may be named by its key.
         is_writable = targets.collection.is_writable
-        expects = Expects.EITHER if is_writable else Expects.PRESENT
+        expects = Expects.ANY if is_writable else Expects.PRESENT
         target_number = self._parse_item(targets, value, position, expects)
         target_row = targets.rows[target_number]
         if not is_writable and target_row.sent.keys() != {targets.key_field}:
@@ -266,7 +267,7 @@ class PayloadParser:
             position = owner.position.below(name)
             for index, element in enumerate(value):
                 element_number = self._add_element(
-                    to_many, number, element, position.below(index), Expects.EITHER
+                    to_many, number, element, position.below(index), Expects.ANY
                 )
                 if element_number is not None:
                     _set_order(to_many, element_number, index + 1)
@@ -287,7 +288,7 @@ class PayloadParser:
         for action, elements in value.items():
             below = position.below(action)
             if not isinstance(elements, list):
-                self._add_problem(to_many, below, "it must be an array")
+                self._add_problem(to_many, below, NO_ARRAY)
             elif action == "delete":
                 self._parse_removals(to_many, owner, elements, below)
             else:
@@ -330,7 +331,7 @@ class PayloadParser:
                 self._add_problem(to_many, position, reason)
             return self._parse_item(to_many.elements, element, position, expects)
         if expects is Expects.ABSENT:
-            self._add_problem(to_many, position, "it must be an object")
+            self._add_problem(to_many, position, NO_OBJECT)
             return None
         if element is None or isinstance(element, list):
             self._add_problem(to_many, position, "it must be an object or a key")

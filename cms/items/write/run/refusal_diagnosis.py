@@ -68,7 +68,7 @@ class PayloadInquiry:
             self.catalogue,
             self.sets,
             run_question,
-            may_ask_about_rows=self.is_permitted or all(map(_is_all_new, self.sets)),
+            may_check_rows=self.is_permitted or all(map(_is_all_new, self.sets)),
         )
         # The problems found until the limit are answered: more of them would not help the client.
         try:
@@ -108,7 +108,7 @@ class _InquiryRun:
     catalogue: Catalogue
     sets: Sequence[InquirySet]
     run_question: RunQuestion
-    may_ask_about_rows: bool
+    may_check_rows: bool
     problems: list[Problem] = field(default_factory=list)
     question_count: int = 0
 
@@ -127,7 +127,7 @@ class _InquiryRun:
             if check.expression and has_values:
                 self._check_rule(row_set, name, check, columns)
         # Last, as values that do not fit their types have been left out by now.
-        if self.may_ask_about_rows:
+        if self.may_check_rows:
             self._check_rows(row_set, columns)
 
     # Values
@@ -154,7 +154,7 @@ class _InquiryRun:
         """
         try:
             if values:
-                self._ask(diagnostic_queries.cast_all(column, values))
+                self._run_limited(diagnostic_queries.cast_all(column, values))
         except Conflict as conflict:
             if len(values) == 1:
                 yield _UnfitValue(values[0], conflict.problems[0])
@@ -285,11 +285,11 @@ class _InquiryRun:
     def _answers(self, question: Fragment) -> list[Row]:
         """Return the answers to a question; none where the database cannot answer it."""
         try:
-            return self._ask(question)
+            return self._run_limited(question)
         except (Refused, Stale, UnexpectedError):
             return []
 
-    def _ask(self, question: Fragment) -> list[Row]:
+    def _run_limited(self, question: Fragment) -> list[Row]:
         if self.question_count == MAX_QUESTIONS or len(self.problems) >= MAX_PROBLEMS:
             raise _LimitReached
         self.question_count += 1

@@ -9,7 +9,7 @@
 A set holds what stands at one path for all rows above it, so that a thousand nested objects are one
 set. Sets refer to the rows of each other by their numbers, which are the same at every later stage.
 
-Whether an object's key is in the database is not known yet (`Expects.EITHER`).
+Whether an object's key is in the database is not known yet (`Expects.ANY`).
 
 Many-to-many needs nothing of its own: it is a to-many field onto the junction, whose rows hold
 to-one objects.
@@ -49,7 +49,7 @@ class Expects(Enum):
 
     ABSENT = "absent"
     PRESENT = "present"
-    EITHER = "either"
+    ANY = "any"
 
 
 class Owner(NamedTuple):

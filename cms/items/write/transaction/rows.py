@@ -218,7 +218,7 @@ def column_values(columns: ColumnNames, rows: Sequence[RowValues], *, single: bo
     """Return the values of one row as they are, those of several as one array for each column."""
     if single:
         return [rows[0][name] for name in columns]
-    # Rows of defaults only: without any array the statement needs to be told how many they are.
+    # Rows of defaults only: without any array the statement needs their number.
     if not columns:
         return [str(len(rows))]
     arrays: list[object] = []
@@ -228,7 +228,7 @@ def column_values(columns: ColumnNames, rows: Sequence[RowValues], *, single: bo
 
 
 _PRINTERS = {"insert": write.insert, "update": write.update}
-_VERBS = {"insert": "create", "update": "update", "delete": "delete"}
+_VERB_OF_ACTION = {"insert": "create", "update": "update", "delete": "delete"}
 """The events of actions; the others are none."""
 _PRINTERS_BY_KEY = {"touch": write.touch, "delete": write.delete, "lock": locks.lock_by_key}
 
@@ -269,8 +269,8 @@ def _run_values(
     # The history's name of the action is a constant of the statement, and so a part of its key.
     history_action = executor.history_action
     flows: FlowsByVerb = ()
-    if action in _VERBS:
-        verb = _VERBS[action]
+    if action in _VERB_OF_ACTION:
+        verb = _VERB_OF_ACTION[action]
         flows = flows_after(executor.context, executor.client, collection, verb=verb)
     if flows:
         values = (*cause_literals(executor.context, executor.client), *values)

@@ -1,4 +1,4 @@
-"""Runs at once: of a flow whose caller waits, and of flows inside another run."""
+"""Runs whose caller waits for their end: of flows by requests, and inside of other runs."""
 
 from __future__ import annotations
 
