@@ -15,6 +15,7 @@ from psycopg_pool import PoolTimeout
 from cms.database.project_refusals import is_of_project
 from cms.database.server_refusals import (
     full,
+    locked_too_long,
     no_connection,
     not_permitted,
     primary_message,
@@ -326,6 +327,7 @@ class _Refusal(NamedTuple):
 
 _OTHER_ERRORS = (
     _Refusal((pg.QueryCanceled,), too_slow),
+    _Refusal((pg.LockNotAvailable,), locked_too_long),
     _Refusal(
         (pg.ProgramLimitExceeded, pg.StatementTooComplex, pg.TooManyColumns, pg.TooManyArguments),
         _too_large,

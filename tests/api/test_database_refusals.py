@@ -120,11 +120,13 @@ def test_a_row_policy_counts_at_once_and_refuses_rows_as_a_check_does(
 
 @pytest.mark.release
 @pytest.mark.parametrize("large_bytes", [-1, indexes.LARGE_BYTES])
+@pytest.mark.parametrize("setting", ["is_indexed", "is_unique"])
 def test_an_index_of_a_table_of_somebody_else_is_refused_at_once(
-    ordinary: Client, dsn: str, monkeypatch: pytest.MonkeyPatch, large_bytes: int
+    ordinary: Client, dsn: str, monkeypatch: pytest.MonkeyPatch, large_bytes: int, setting: str
 ) -> None:
     monkeypatch.setattr(indexes, "LARGE_BYTES", large_bytes)
-    answer = ordinary.patch("/fields/things/name", {"schema": {"is_indexed": True}})
+    answer = ordinary.patch("/fields/things/name", {"schema": {setting: True}})
     assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT FROM system_index_requests").fetchall() == []
+        assert connection.execute("SELECT FROM system_constraint_requests").fetchall() == []

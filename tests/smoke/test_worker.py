@@ -22,7 +22,7 @@ from cms.config import Config
 from cms.database.statements import statement
 from cms.jobs.job_worker import GRACE_SECONDS, POLL_SECONDS
 from cms.mail.mail_queue import Mail, post
-from cms.structure.index_builds import build_later
+from cms.structure.index_requests import build_later
 from tests.databases import end_connections
 from tests.mail.server import Inbox, mail_server
 from tests.queues import QueueDatabase, queue_database
