@@ -55,6 +55,10 @@ class Conflict(Refused):
         self.server_text = server_text
 
 
+class RowsMissing(Refused):
+    """A trigger has turned away some of the rows of an insertion."""
+
+
 class UndefinedName(Stale):
     """PostgreSQL does not know a name in a statement; loading the structure again may help."""
 
@@ -103,6 +107,9 @@ _SENTENCES = dict(reversed(list(_OUTCOMES.values())))
 
 RULE_VIOLATED = "CM403"
 """The SQLSTATE that `system_require` raises."""
+
+ROWS_MISSING = "CM400"
+"""The SQLSTATE that `system_refuse_missing_rows` raises."""
 
 _NAME = r'"(?:[^"]|"")+"|[^"(),: ]+'
 """A name as PostgreSQL quotes it in the detail of an error."""
@@ -189,6 +196,8 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
         return unreachable(error)
     if error.sqlstate == RULE_VIOLATED:
         return forbidden()
+    if error.sqlstate == ROWS_MISSING:
+        return RowsMissing(invalid_payload("A trigger has turned rows away").problems)
     if is_of_project(error):
         return _refused_by_database(error)
     for error_types, make_refusal in _OTHER_ERRORS:

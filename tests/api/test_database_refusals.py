@@ -47,6 +47,32 @@ def test_a_new_trigger_that_turns_an_item_away_is_reported_at_once(stage: Stage)
     assert stage.value(f"SELECT count(*) FROM {things.name}") == 1
 
 
+@pytest.mark.parametrize("accountability", ["all", None])
+def test_a_new_trigger_that_turns_some_items_away_leaves_none(
+    stage: Stage, accountability: str | None
+) -> None:
+    things = table(stage.admin, field("name", "string"), accountability=accountability)
+    things.add({"name": "a"}, {"name": "b"})
+    things.add({}, {})
+    change(
+        stage,
+        "CREATE OR REPLACE FUNCTION turn_every_second_away() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN IF NEW.id % 2 = 0 THEN RETURN NULL; END IF; RETURN NEW; END';"
+        f"CREATE TRIGGER turns_away BEFORE INSERT ON {things.name} FOR EACH ROW "
+        "EXECUTE FUNCTION turn_every_second_away()",
+    )
+    written = (
+        f"SELECT (SELECT count(*) FROM {things.name}) + (SELECT count(*) FROM system_activity)"
+    )
+    before = stage.value(written)
+    bodies: tuple[list[dict[str, str]], ...] = ([{"name": "c"}, {"name": "d"}], [{}, {}, {}])
+    for body in bodies:
+        answer = stage.admin.post(things.path, body)
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
+        assert answer.errors[0]["collection"] == things.name
+    assert stage.value(written) == before
+
+
 def test_a_view_whose_sub_select_has_several_rows_is_refused_in_words(stage: Stage) -> None:
     stage.execute("CREATE VIEW doubled AS SELECT 1 AS id, (SELECT generate_series(1, 2)) AS two")
     answer = stage.admin.get("/items/doubled")
