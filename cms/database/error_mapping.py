@@ -111,6 +111,9 @@ RULE_VIOLATED = "CM403"
 ROWS_MISSING = "CM400"
 """The SQLSTATE that `system_refuse_missing_rows` raises."""
 
+_TOO_MUCH = "invalid memory alloc request size"
+"""How PostgreSQL refuses, in any language, a value that takes a gigabyte of its memory."""
+
 _NAME = r'"(?:[^"]|"")+"|[^"(),: ]+'
 """A name as PostgreSQL quotes it in the detail of an error."""
 
@@ -200,6 +203,8 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
         return RowsMissing(invalid_payload("A trigger has turned rows away").problems)
     if is_of_project(error):
         return _refused_by_database(error)
+    if isinstance(error, pg.InternalError_) and primary_message(error).startswith(_TOO_MUCH):
+        return _too_large(error)
     for error_types, make_refusal in _OTHER_ERRORS:
         if isinstance(error, error_types):
             return make_refusal(error)
