@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cms.database.connections import Database, Transaction, single_values
+from cms.database.connections import Database, Transaction, single_value, single_values
 from cms.database.error_mapping import Stale
 from cms.database.server_refusals import Canceled, LockTimeout
 from cms.database.statements import statement
-from cms.errors import Refused, unavailable
+from cms.errors import Refused, invalid_query, unavailable
 from cms.fragment import Fragment
 from cms.query.sql.arrays import array
 from cms.schema import ddl
@@ -47,12 +47,26 @@ class DeferredIndex:
     steps: tuple[str, ...] = ()
     is_unique: bool = False
 
+    def check_buildable(self, database: Database) -> None:
+        """Raise `Refused` INVALID_QUERY for an index of a partitioned table."""
+        rows = database.fetch_primary(statement("is_partitioned"), (self.table,))
+        if not single_value(rows):
+            return
+        command, values = self._index(concurrently=False).numbered()
+        reason = (
+            f'"{self.table}" is partitioned, and PostgreSQL builds no index of such a table while '
+            "others write: create it in SQL, the index of each partition first"
+        )
+        if not values:
+            reason += f" ({command})"
+        raise invalid_query(reason)
+
     def build(self, database: Database) -> None:
         """Build the index; the caller holds `index_build_lock`."""
         try:
             # CREATE INDEX CONCURRENTLY runs outside any transaction.
             with database.autocommit_connection() as connection:
-                connection.execute_ddl(self._index())
+                connection.execute_ddl(self._index(concurrently=True))
                 # PostgreSQL has statistics of an expression only where an index is over it.
                 if self._is_of_expression:
                     connection.execute_ddl(ddl.analyze(self.table))
@@ -62,13 +76,13 @@ class DeferredIndex:
             self.drop_invalid(database)
             raise
 
-    def _index(self) -> Fragment:
+    def _index(self, *, concurrently: bool) -> Fragment:
         if self.is_unique:
             return ddl.unique_index(self.table, self.column)
         if self.steps:
             path = array(self.steps)
-            return ddl.path_index(self.table, self.column, path, concurrently=True)
-        return ddl.index(self.table, self.column, self.kind, concurrently=True)
+            return ddl.path_index(self.table, self.column, path, concurrently=concurrently)
+        return ddl.index(self.table, self.column, self.kind, concurrently=concurrently)
 
     @property
     def _is_of_expression(self) -> bool:

@@ -332,6 +332,10 @@ WHERE class.relkind = 'r'
   AND pg_table_size(class.oid) > $2::bigint
 ORDER BY name;
 
+-- name: is_partitioned
+-- Whether a table is partitioned.
+SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(quote_ident($1::text)) AND relkind = 'p');
+
 -- name: owns_table
 -- Whether this account owns a table, as only an owner makes indexes of it.
 SELECT pg_has_role(relowner, 'USAGE')
