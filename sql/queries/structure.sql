@@ -284,6 +284,19 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
 -- Has the rest of the transaction see how far builds are by now: it keeps what it has seen otherwise.
 SELECT pg_stat_clear_snapshot()::text;
 
+-- name: find_invalid_indexes
+-- The indexes of collections whose build was broken off: table, name, and whether they refuse values. Those of
+-- partitioned tables are left out, as they become valid with those of their partitions.
+SELECT relation.relname, class.relname, index.indisunique
+FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+JOIN pg_class AS relation ON relation.oid = index.indrelid
+WHERE relation.relnamespace = current_schema()::regnamespace
+  AND class.relkind = 'i'
+  AND NOT index.indisvalid
+  AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE index_relid = index.indexrelid)
+ORDER BY 1, 2;
+
 -- name: value_indexes
 -- The indexes over one field, or over a path of one ($1: of one table, or of all), for `cms index`. Indexes of
 -- constraints are no such indexes, nor are those over a part of the rows.
