@@ -13,7 +13,6 @@ from falcon import testing
 from falcon.testing import Cookie
 
 from cms.app import App
-from tests.waiting import await_index_builds
 
 ADMIN_EMAIL = "admin@example.com"
 ADMIN_PASSWORD = "correct horse battery staple"
@@ -143,5 +142,4 @@ class Client:
         )
 
     def close(self) -> None:
-        await_index_builds()
         self.app.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
@@ -13,13 +12,3 @@ def eventually(condition: Callable[[], bool], *, seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"it did not happen within {seconds} seconds"
         time.sleep(0.01)
-
-
-def await_index_builds() -> None:
-    """Wait for the threads that build indexes: they end behind the state that tells of it.
-
-    One that still runs would open connections again when its service has closed them.
-    """
-    for thread in threading.enumerate():
-        if thread.name.startswith("index-build-"):
-            thread.join(10)

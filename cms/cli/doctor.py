@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from cms.cli.finding import OK, WARNING, WRONG, Finding
+from cms.cli.index_findings import index_findings
 from cms.cli.json_findings import json_findings
 from cms.cli.provider_findings import provider_findings, role_findings
 from cms.cli.session import NoDatabase, current_config, is_expected, running_database, sentence_of
@@ -208,7 +209,10 @@ def structure_findings(dsn: str) -> Iterator[Finding]:
     with standalone_transaction(dsn) as transaction:
         catalogue = load_snapshot(transaction).catalogue
         sentences = list(dangling_settings(catalogue))
-        findings = list(json_findings(transaction, catalogue))
+        findings = [
+            *json_findings(transaction, catalogue),
+            *index_findings(transaction, catalogue),
+        ]
         slow = slow_searches(transaction, catalogue)
         behind = transaction.execute(statement("find_tables_behind"))
     if not sentences:

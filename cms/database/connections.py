@@ -15,6 +15,7 @@ from psycopg_pool import ConnectionPool
 
 from cms.config import Config, ConfigError
 from cms.database.allowance import Allowance
+from cms.database.background_threads import BackgroundThreads
 from cms.database.borrowing import borrow
 from cms.database.error_mapping import mapped_errors
 from cms.database.own_schema import schema_of
@@ -192,6 +193,8 @@ class Database:
         self.metrics = Metrics(config.data_dir / "metrics")
         """The metrics of this process, which count its statements as well."""
         self.meter = StatementMeter(self.metrics)
+        self.background = BackgroundThreads()
+        """Threads that go on behind the answers of requests."""
         self._lock = threading.Lock()
         self._epochs = Epochs()
         self._pools: _Pools | None = None
@@ -274,6 +277,7 @@ class Database:
                 **CONNECTION_ARGUMENTS,
                 **address_arguments(self._direct_dsn, "-c statement_timeout=0"),
             ) as connection,
+            self.background.interruptible(connection),
         ):
             schema = schema_of(self._direct_dsn)
             configure(connection, epochs=self._epochs, meter=self.meter, schema=schema)
@@ -285,7 +289,8 @@ class Database:
         self._epochs.begin(kept)
 
     def close(self) -> None:
-        """Close the connections; a later use opens them again."""
+        """End background threads and close the connections; a later use opens them again."""
+        self.background.stop()
         with self._lock:
             pools = self._pools
             self._pools = None
@@ -299,7 +304,8 @@ class Database:
         # Kept, as to close them would take the threads of the parent.
         self._pools_of_parent = self._pools
         self._pools = None
-        # A thread of the parent may hold either.
+        # Threads are those of the parent, and may hold a lock.
+        self.background = BackgroundThreads()
         self._lock = threading.Lock()
         self._streams = threading.BoundedSemaphore(max_streams(self._size))
 

@@ -15,6 +15,7 @@ from psycopg_pool import PoolTimeout
 from cms.database.project_refusals import is_of_project
 from cms.database.server_refusals import (
     full,
+    locked_too_long,
     no_connection,
     not_permitted,
     primary_message,
@@ -52,6 +53,10 @@ class Conflict(Refused):
         super().__init__(problem)
         self.value = value
         self.server_text = server_text
+
+
+class RowsMissing(Refused):
+    """A trigger has turned away some of the rows of an insertion."""
 
 
 class UndefinedName(Stale):
@@ -102,6 +107,12 @@ _SENTENCES = dict(reversed(list(_OUTCOMES.values())))
 
 RULE_VIOLATED = "CM403"
 """The SQLSTATE that `system_require_rule` raises."""
+
+ROWS_MISSING = "CM400"
+"""The SQLSTATE that `system_refuse_missing_rows` raises."""
+
+_TOO_MUCH = "invalid memory alloc request size"
+"""How PostgreSQL refuses, in any language, a value that takes a gigabyte of its memory."""
 
 _NAME = r'"(?:[^"]|"")+"|[^"(),: ]+'
 """A name as PostgreSQL quotes it in the detail of an error."""
@@ -188,8 +199,12 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
         return unreachable(error)
     if error.sqlstate == RULE_VIOLATED:
         return forbidden()
+    if error.sqlstate == ROWS_MISSING:
+        return RowsMissing(invalid_payload("A trigger has turned rows away").problems)
     if is_of_project(error):
         return _refused_by_database(error)
+    if isinstance(error, pg.InternalError_) and primary_message(error).startswith(_TOO_MUCH):
+        return _too_large(error)
     for error_types, make_refusal in _OTHER_ERRORS:
         if isinstance(error, error_types):
             return make_refusal(error)
@@ -326,6 +341,7 @@ class _Refusal(NamedTuple):
 
 _OTHER_ERRORS = (
     _Refusal((pg.QueryCanceled,), too_slow),
+    _Refusal((pg.LockNotAvailable,), locked_too_long),
     _Refusal(
         (pg.ProgramLimitExceeded, pg.StatementTooComplex, pg.TooManyColumns, pg.TooManyArguments),
         _too_large,

@@ -16,9 +16,18 @@ class Canceled(Refused):
     """PostgreSQL ended a statement, which took too long, or which another session canceled."""
 
 
+class LockTimeout(Canceled):
+    """PostgreSQL ended a statement that waited for others longer than its session allows."""
+
+
 def too_slow(error: psycopg.Error) -> Refused:
     reason = "The statement took longer than DB_STATEMENT_TIMEOUT"
     return Canceled(unavailable("database", reason, is_undone=True).problems)
+
+
+def locked_too_long(error: psycopg.Error) -> Refused:
+    reason = "Others hold a lock on what the statement needs for longer than lock_timeout"
+    return LockTimeout(unavailable("database", reason, is_undone=True).problems)
 
 
 def not_permitted(error: psycopg.Error) -> Refused:

@@ -112,6 +112,16 @@ def index(
     return fill("CREATE INDEX{0} ON {1} {2}", option, name(table), target)
 
 
+def unique_index(table: str, column: str) -> Fragment:
+    """Print an index that makes a column unique, built while others write."""
+    return fill("CREATE UNIQUE INDEX CONCURRENTLY ON {0} ({1})", name(table), name(column))
+
+
+def attach_unique_index(table: str, index: str) -> Fragment:
+    """Print the constraint that an index is of; it gets the name of the index."""
+    return fill("ALTER TABLE {0} ADD UNIQUE USING INDEX {1}", name(table), name(index))
+
+
 def sort_nothing(table: str, column: str) -> Fragment:
     """Print a read that fails if the values of a column have no order, and reads no row."""
     return fill("SELECT FROM {0} ORDER BY {1} LIMIT 0", name(table), name(column))
@@ -200,13 +210,20 @@ def add_unique(table: str, column: str) -> Fragment:
     return fill("ALTER TABLE {0} ADD UNIQUE ({1})", name(table), name(column))
 
 
-def add_foreign_key(constraint: ForeignKey) -> Fragment:
+def add_foreign_key(constraint: ForeignKey, *, checked: bool = True) -> Fragment:
+    """Print a foreign key; without `checked` it holds for rows that are written later only."""
     return fill(
-        "ALTER TABLE {0} ADD FOREIGN KEY ({1}) REFERENCES {2} ({3}) ON UPDATE {4} ON DELETE {5}",
+        "ALTER TABLE {0} ADD FOREIGN KEY ({1}) REFERENCES {2} ({3}) ON UPDATE {4} ON DELETE {5}{6}",
         name(constraint.table),
         name(constraint.column),
         name(constraint.foreign_table),
         name(constraint.foreign_column),
         text(constraint.on_update),
         text(constraint.on_delete),
+        optional(" NOT VALID", when=not checked),
     )
+
+
+def validate_constraint(table: str, constraint: str) -> Fragment:
+    # With ONLY, which changes nothing, no other program writes it: see `cancel_validations`.
+    return fill("ALTER TABLE ONLY {0} VALIDATE CONSTRAINT {1}", name(table), name(constraint))

@@ -86,6 +86,11 @@ class FieldDefinition:
     def is_key(self) -> bool:
         return self.schema.get("is_primary_key") is True
 
+    def without(self, setting: str) -> FieldDefinition:
+        """Return the field without a setting of its column."""
+        others = {key: value for key, value in self.schema.items() if key != setting}
+        return replace(self, schema=MetaSettings(others))
+
 
 @dataclass(frozen=True, slots=True)
 class CollectionDefinition:

@@ -248,6 +248,8 @@ READ_ONLY_KEYS = frozenset(
         "system",
         "search_index",
         "index_build",
+        "unique_build",
+        "validation",
         "name",
         "table",
         "column",

@@ -15,6 +15,14 @@ from cms.schema.types.field_type import FieldType, Search
 Json = Mapping[str, object]
 
 
+class ConstraintRequest(StrEnum):
+    """How far a constraint is that was asked for and is checked in the background."""
+
+    PENDING = "pending"
+    VIOLATED = "violated"
+    """Rows were found that violate it: it is checked when it is asked for again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column as PostgreSQL describes it."""
@@ -36,6 +44,10 @@ class Column:
     is_indexed: bool = False
     is_index_requested: bool = False
     """Whether an index was asked for that is built in the background."""
+    unique_request: ConstraintRequest | None = None
+    """How far it is to make the column unique, until it is."""
+    foreign_key_request: ConstraintRequest | None = None
+    """How far it is to check the keys of stored rows, until all of them point to an item."""
     search_index: str | None = None
     """The index that finds texts which contain a word."""
     word_index: str | None = None
@@ -55,6 +67,11 @@ class Column:
     def is_index_pending(self) -> bool:
         """Whether an index was asked for that is not there yet."""
         return self.is_index_requested and not self.is_indexed
+
+    @property
+    def is_unique_pending(self) -> bool:
+        """Whether the column was asked to be unique and is not yet."""
+        return self.unique_request is not None and not self.is_unique
 
     @property
     def is_search_indexed(self) -> bool:

@@ -77,14 +77,19 @@ def field_record(field: Field) -> Record:
 
 
 def requested_field_record(field: Field) -> Record:
-    """Return the record of a field with the index that was asked for, if it is not built yet.
+    """Return the record of a field with the indexes that were asked for, if they are not built yet.
 
     Snapshots of the structure and its history hold what was asked for; answers, what is there.
     """
     column = field.column
-    if column is not None and column.is_index_pending:
-        field = replace(field, column=replace(column, is_indexed=True))
-    return field_record(field)
+    if column is None:
+        return field_record(field)
+    if column.is_unique_pending:
+        # What makes it unique is an index.
+        column = replace(column, is_unique=True, is_indexed=True)
+    if column.is_index_pending:
+        column = replace(column, is_indexed=True)
+    return field_record(replace(field, column=column))
 
 
 def _field_meta(field: Field) -> Record | None:

@@ -146,6 +146,7 @@ _ALL = (
             "panels": AliasTarget(PANELS, "dashboard"),
         },
     ),
+    SystemTable("system_constraint_requests", is_listed=False),
     SystemTable("system_dropped_collections", is_listed=False),
     SystemTable(FIELDS, endpoint="/fields", is_structure=True),
     SystemTable(

@@ -40,6 +40,7 @@ _CATALOGUE_LISTS = (
     "indexes",
     "search_indexes",
     "index_requests",
+    "constraint_requests",
     "checks",
     "collections",
     "fields",

@@ -36,7 +36,7 @@ from cms.structure.column_changes import (
     changed_settings,
     current_settings,
 )
-from cms.structure.index_builds import interrupt_builds
+from cms.structure.index_requests import interrupt_builds
 from cms.structure.lookup import require_table
 
 _FIXED_SETTINGS = ("is_primary_key", "has_auto_increment")
@@ -119,21 +119,20 @@ def _parse(field: Field, payload: Mapping[str, object], problems: list[Problem])
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, "schema", problems)
     if problems or field_type is None:
         raise Refused(problems)
-    if _is_of_pending_index(payload):
-        schema.pop("is_indexed", None)
+    for key, build in (("is_indexed", "index_build"), ("is_unique", "unique_build")):
+        if _is_of_pending_build(payload, key, build):
+            schema.pop(key, None)
     return Alteration(field, field_type, meta, schema)
 
 
-def _is_of_pending_index(payload: Mapping[str, object]) -> bool:
+def _is_of_pending_build(payload: Mapping[str, object], key: str, build: str) -> bool:
     """Tell whether a body is a record of a field whose index is being built, sent back.
 
     Such a record says that there is no index, which does not withdraw the request for it.
     """
     schema = payload.get("schema")
     return (
-        isinstance(schema, Mapping)
-        and schema.get("is_indexed") is False
-        and schema.get("index_build") is not None
+        isinstance(schema, Mapping) and schema.get(key) is False and schema.get(build) is not None
     )
 
 

@@ -7,7 +7,7 @@ from cms.database.statements import statement
 from cms.schema import ddl
 from cms.schema.model import Collection, Field, Kind
 from cms.schema.types.field_type import IndexKind
-from cms.structure.index_builds import add_index, build_later, interrupt_builds
+from cms.structure.index_requests import add_index, build_later, interrupt_builds
 from cms.structure.indexes import is_large
 from cms.structure.search_indexes import missing_search_indexes, search_indexes, word_indexes
 

@@ -20,13 +20,15 @@ from cms.schema.records import column_record
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import TEXT_JSON
 from cms.structure.collection_indexes import drop_search_index
-from cms.structure.index_builds import (
+from cms.structure.index_requests import (
     add_index,
+    add_unique,
     check_order,
     give_up_index,
+    give_up_unique,
     interrupt_builds,
 )
-from cms.structure.indexes import drop_path_indexes
+from cms.structure.indexes import drop_invalid_indexes, drop_path_indexes
 
 _SIZES = ("max_length", "numeric_precision", "numeric_scale")
 
@@ -62,10 +64,18 @@ def changed_settings(alteration: Alteration, column: Column) -> MetaSettings:
     changed = MetaSettings()
     for key, value in alteration.schema.items():
         # A request may be repeated, where a build has failed, and be withdrawn.
-        is_pending = key == "is_indexed" and column.is_index_pending
-        if value != current[key] or is_pending:
+        if value != current[key] or key in _pending_settings(column):
             changed[key] = value
     return changed
+
+
+def _pending_settings(column: Column) -> set[str]:
+    settings: set[str] = set()
+    if column.is_index_pending:
+        settings.add("is_indexed")
+    if column.is_unique_pending:
+        settings.add("is_unique")
+    return settings
 
 
 def alter_column(transaction: Transaction, alteration: Alteration, column: Column) -> None:
@@ -79,20 +89,27 @@ def alter_column(transaction: Transaction, alteration: Alteration, column: Colum
         # The default of the former type is dropped with it, and set again as one of the new type.
         if not column.has_auto_increment:
             changed.setdefault("default_value", result["default_value"])
-    # A new index is all that leaves the column as it is.
-    if alteration.changes_type or changed.keys() - {"is_indexed"}:
+    # New indexes are all that leaves the column as it is.
+    if alteration.changes_type or changed.keys() - {"is_indexed", "is_unique"}:
         interrupt_builds(transaction, field.collection)
     # The type first: it decides how a new default is written.
     if alteration.changes_type or any(result[key] != current[key] for key in _SIZES):
         _change_type(transaction, alteration, column, settings=result)
         # PostgreSQL looks at the indexes that are there.
-        if column.is_index_requested and changed.get("is_indexed", True):
+        if _will_be_indexed(column, changed):
             check_order(transaction, field.collection, field.name)
     if changed.get("default_value") is not None:
         changed["default_value"] = _default_value(alteration, column, changed, result)
     for key, change in _CHANGES.items():
         if key in changed:
             change(transaction, field, column, changed[key])
+
+
+def _will_be_indexed(column: Column, changed: MetaSettings) -> bool:
+    """Tell whether an index of the values was asked for, and is not withdrawn."""
+    if column.is_index_requested and changed.get("is_indexed", True):
+        return True
+    return column.is_unique_pending and bool(changed.get("is_unique", True))
 
 
 def _sizes_of_new_type(alteration: Alteration) -> MetaSettings:
@@ -147,6 +164,8 @@ def _change_type(
     # Not every type has such an index; the new one gets its own when all changes are made.
     drop_search_index(transaction, field)
     drop_path_indexes(transaction, field)
+    # PostgreSQL would build them with the type, while nobody can use the table.
+    drop_invalid_indexes(transaction, field)
     transaction.execute_ddl(ddl.change_type(field.collection, field.name, data_type))
 
 
@@ -210,10 +229,11 @@ def _with_default(default: object, problem: Problem) -> Problem:
 
 def _set_unique(transaction: Transaction, field: Field, column: Column, value: object) -> None:
     if value:
-        transaction.execute_ddl(ddl.add_unique(field.collection, field.name))
+        add_unique(transaction, field.collection, field.name)
         return
     if column.is_primary_key:
         raise invalid_payload("A primary key is unique", field="schema.is_unique")
+    give_up_unique(transaction, field)
     # Other tools may have made a column unique several times, and by an index alone.
     column_name = (field.collection, field.name)
     for (constraint,) in transaction.execute(statement("unique_constraints"), column_name):
@@ -230,6 +250,8 @@ def _set_indexed(transaction: Transaction, field: Field, column: Column, value: 
 
 
 def _drop_indexes(transaction: Transaction, field: Field, *, unique: bool) -> None:
+    # The lock that DROP INDEX takes: a build that has ended may be about to drop what it has left.
+    transaction.execute_ddl(ddl.lock(field.collection))
     parameters = field.collection, field.name, str(unique)
     # Other tools may have made several.
     for (index,) in transaction.execute(statement("column_indexes"), parameters):

@@ -27,8 +27,14 @@ from cms.structure.alterations import alter, problems_of_change, rename_field
 from cms.structure.collection_indexes import update_indexes
 from cms.structure.column_changes import check_text_is_json
 from cms.structure.duplication_fields import prune_duplication_fields
-from cms.structure.index_builds import add_index, give_up_index, interrupt_builds
+from cms.structure.index_requests import (
+    add_index,
+    give_up_index,
+    interrupt_builds,
+    request_unique,
+)
 from cms.structure.index_states import with_field_states
+from cms.structure.indexes import is_large
 from cms.structure.lookup import (
     RecordPatch,
     check_patches,
@@ -165,10 +171,27 @@ def _named(collection: str, field: object, *, former: str | None = None) -> Name
 def add_column(transaction: Transaction, collection: str, definition: FieldDefinition) -> None:
     """Add a column with its index and comment."""
     interrupt_builds(transaction, collection)
+    is_unique_later = _is_unique_later(transaction, collection, definition)
+    column = definition
+    if is_unique_later:
+        column = definition.without("is_unique")
     # Rows that exist hold null in the new column unless it has a default.
     with reporting_nulls(collection, definition.name):
-        transaction.execute_ddl(ddl.add_column(collection, definition))
+        transaction.execute_ddl(ddl.add_column(collection, column))
+    if is_unique_later:
+        request_unique(transaction, collection, definition.name)
     add_index_and_comment(transaction, collection, definition)
+
+
+def _is_unique_later(
+    transaction: Transaction, collection: str, definition: FieldDefinition
+) -> bool:
+    """Tell whether a new column is made unique in the background."""
+    schema = definition.schema
+    if not schema.get("is_unique") or definition.is_key:
+        return False
+    # With a default, stored rows have equal values, or all are written anew in any case.
+    return schema.get("default_value") is None and is_large(transaction, collection)
 
 
 def add_index_and_comment(

@@ -1,20 +1,59 @@
-"""Foreign keys, which are added and dropped beside builds of indexes on their tables."""
+"""Foreign keys, which are added and changed beside builds on their tables."""
 
 from __future__ import annotations
 
 from cms.database.connections import Transaction
 from cms.schema import ddl
-from cms.schema.model import ForeignKey
-from cms.structure.index_builds import interrupt_builds
+from cms.schema.meta_settings import MetaSettings
+from cms.schema.model import Column, ForeignKey
+from cms.structure.index_builds import FOREIGN_KEY
+from cms.structure.index_requests import (
+    give_up_foreign_key,
+    interrupt_builds,
+    request_constraint,
+)
+from cms.structure.indexes import is_large
 
 
 def add_foreign_key(transaction: Transaction, key: ForeignKey) -> None:
-    """Add a foreign key; PostgreSQL chooses its name if it has none."""
+    """Add a foreign key; PostgreSQL chooses its name if it has none.
+
+    The rows of a large table are checked in the background, because nobody can write meanwhile.
+    """
     interrupt_builds(transaction, key.table, key.foreign_table)
-    transaction.execute_ddl(ddl.add_foreign_key(key))
+    # Another program may have dropped the key that was asked for before.
+    give_up_foreign_key(transaction, key.table, key.column)
+    is_checked = not is_large(transaction, key.table)
+    transaction.execute_ddl(ddl.add_foreign_key(key, checked=is_checked))
+    if not is_checked:
+        request_constraint(transaction, key.table, key.column, FOREIGN_KEY)
 
 
 def drop_foreign_key(transaction: Transaction, key: ForeignKey) -> None:
     """Drop a foreign key."""
     interrupt_builds(transaction, key.table, key.foreign_table)
+    give_up_foreign_key(transaction, key.table, key.column)
     transaction.execute_ddl(ddl.drop_constraint(key.table, key.name))
+
+
+def change_actions(
+    transaction: Transaction, present: ForeignKey, schema: MetaSettings, column: Column | None
+) -> None:
+    """Replace a foreign key by one with the actions of `schema`, or have it checked again."""
+    changed = ForeignKey(
+        name=present.name,
+        table=present.table,
+        column=present.column,
+        foreign_table=present.foreign_table,
+        foreign_column=present.foreign_column,
+        on_update=str(schema.get("on_update", present.on_update)),
+        on_delete=str(schema.get("on_delete", present.on_delete)),
+    )
+    # PostgreSQL cannot alter the actions of a constraint. Both statements are of one transaction,
+    # so that no row can lose its target in between.
+    if changed != present:
+        drop_foreign_key(transaction, present)
+        add_foreign_key(transaction, changed)
+    # To set an action again has stored rows checked again.
+    elif column is not None and column.foreign_key_request is not None:
+        request_constraint(transaction, present.table, present.column, FOREIGN_KEY)

@@ -1,15 +1,16 @@
-"""What the records of collections and fields tell of indexes that are not built yet."""
+"""What the records of collections, fields and relations tell of what is built in the background."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.query.sql.arrays import array
-from cms.schema.model import Catalogue, Column
+from cms.schema.model import Catalogue, Column, ConstraintRequest
 from cms.schema.records import Record
+from cms.structure.index_builds import FOREIGN_KEY, UNIQUE, VIOLATIONS
 from cms.structure.search_indexes import is_searchable, missing_search_indexes, search_indexes
 
 READY = "ready"
@@ -22,19 +23,23 @@ FAILED = "failed"
 class _TableBuilds:
     """The builds of a table: the status of its last job, and the index that is built right now.
 
-    `column` is None while no index is built; `done` is the part of it that is done.
+    `column` is None while no index is built; `done` is the part of it that is done, and `is_unique`
+    is for one that makes the column unique.
     """
 
     job_status: str | None
     column: str | None
+    is_unique: bool
     done: float
 
 
 def _builds_of(tables: Iterable[str], fetch: Fetch) -> dict[str, _TableBuilds]:
     builds: dict[str, _TableBuilds] = {}
     rows = fetch(statement("find_index_builds"), (array(sorted(tables)),))
-    for name, status, column, done in rows:
-        builds[str(name)] = _TableBuilds(status, column, float(str(done or 0)))
+    for name, status, column, is_unique, done in rows:
+        builds[str(name)] = _TableBuilds(
+            status, column, is_unique is True, done=float(str(done or 0))
+        )
     return builds
 
 
@@ -93,7 +98,7 @@ def with_field_states(
     tables: set[str] = set()
     for record in records:
         column = _column_of(record, catalogue)
-        if column is not None and column.is_index_pending:
+        if column is not None and (column.is_index_pending or column.is_unique_pending):
             tables.add(str(record["collection"]))
     # No statement where nothing is built, as nearly always.
     if not tables:
@@ -112,20 +117,78 @@ def _with_field_state(
 ) -> Record:
     column = _column_of(record, catalogue)
     schema = record["schema"]
-    if column is None or not column.is_index_pending or not isinstance(schema, Mapping):
+    if column is None or not isinstance(schema, Mapping):
         return record
-    state = _field_state(column, builds[str(record["collection"])])
-    # Beside `is_indexed`, and not in `meta`: a field without a record has none.
-    return {**record, "schema": {**schema, "index_build": state}}
+    # Beside `is_indexed` and `is_unique`, and not in `meta`: a field without a record has none.
+    states: Record = {}
+    if column.is_index_pending:
+        states["index_build"] = _field_state(
+            column, builds[str(record["collection"])], unique=False
+        )
+    if column.is_unique_pending:
+        states["unique_build"] = _unique_state(column, builds[str(record["collection"])])
+    return {**record, "schema": {**schema, **states}}
 
 
-def _field_state(column: Column, builds: _TableBuilds) -> Record:
-    if builds.column == column.name:
+def _unique_state(column: Column, builds: _TableBuilds) -> Record:
+    if column.unique_request is ConstraintRequest.VIOLATED:
+        return _violated(VIOLATIONS[UNIQUE])
+    return _field_state(column, builds, unique=True)
+
+
+def _field_state(column: Column, builds: _TableBuilds, *, unique: bool) -> Record:
+    if builds.column == column.name and builds.is_unique == unique:
         return _state(BUILDING, builds.done)
     return _state_without_build(builds, 0.0)
 
 
-# Both
+# Relations
+
+
+def with_relation_states(
+    records: Sequence[Record], catalogue: Catalogue, fetch: Fetch
+) -> list[Record]:
+    """Return records of relations that tell how far the checks of their foreign keys are."""
+    tables: set[str] = set()
+    for record in records:
+        column = _column_of(record, catalogue)
+        if column is not None and column.foreign_key_request is not None:
+            tables.add(str(record["collection"]))
+    if not tables:
+        return list(records)
+    builds = _builds_of(tables, fetch)
+    rows = fetch(statement("find_validations"), (array(sorted(tables)),))
+    checked = {str(name) for (name,) in rows}
+    return [_with_relation_state(record, catalogue, builds, checked) for record in records]
+
+
+def _with_relation_state(
+    record: Record,
+    catalogue: Catalogue,
+    builds: Mapping[str, _TableBuilds],
+    checked: Set[str],
+) -> Record:
+    column = _column_of(record, catalogue)
+    schema = record["schema"]
+    if column is None or column.foreign_key_request is None or not isinstance(schema, Mapping):
+        return record
+    table = str(record["collection"])
+    if column.foreign_key_request is ConstraintRequest.VIOLATED:
+        state = _violated(VIOLATIONS[FOREIGN_KEY])
+    elif table in checked:
+        # PostgreSQL does not tell how far a check is.
+        state = _state(BUILDING, 0.0)
+    else:
+        state = _state_without_build(builds[table], 0.0)
+    return {**record, "schema": {**schema, "validation": state}}
+
+
+# All of them
+
+
+def _violated(code: str) -> Record:
+    """Return the state of a constraint that stored rows violate, with the code of that error."""
+    return {**_state(FAILED, 0.0), "code": code}
 
 
 def _state_without_build(builds: _TableBuilds, progress: float) -> Record:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cms.database.connections import Database, Transaction
+from cms.database.connections import Database, Transaction, single_value, single_values
 from cms.database.error_mapping import Stale
-from cms.database.server_refusals import Canceled
+from cms.database.server_refusals import Canceled, LockTimeout
 from cms.database.statements import statement
-from cms.errors import Refused, unavailable
+from cms.errors import Refused, invalid_query, unavailable
 from cms.fragment import Fragment
 from cms.query.sql.arrays import array
 from cms.schema import ddl
@@ -24,6 +23,12 @@ LARGE_BYTES = 16 * 2**20
 It is that of about 100,000 rows, and the delay half a second.
 """
 
+LOCK_TIME = "2s"
+"""How long a build waits for those who use its table at its end, and others wait behind it."""
+
+LOCK_PAUSE_SECONDS = 10.0
+"""Seconds before it tries again."""
+
 LOCK_RETRY_SECONDS = 0.1
 """Seconds before a build tries again to get the lock."""
 
@@ -32,20 +37,36 @@ LOCK_RETRY_SECONDS = 0.1
 class DeferredIndex:
     """An index that is built outside any transaction, without blocking writers.
 
-    With `steps` it is over a path into a JSON column.
+    With `steps` it is over a path into a JSON column. `is_unique` is for one that makes the column
+    unique.
     """
 
     table: str
     column: str
     kind: IndexKind = IndexKind.VALUES
     steps: tuple[str, ...] = ()
+    is_unique: bool = False
+
+    def check_buildable(self, database: Database) -> None:
+        """Raise `Refused` INVALID_QUERY for an index of a partitioned table."""
+        rows = database.fetch_primary(statement("is_partitioned"), (self.table,))
+        if not single_value(rows):
+            return
+        command, values = self._index(concurrently=False).numbered()
+        reason = (
+            f'"{self.table}" is partitioned, and PostgreSQL builds no index of such a table while '
+            "others write: create it in SQL, the index of each partition first"
+        )
+        if not values:
+            reason += f" ({command})"
+        raise invalid_query(reason)
 
     def build(self, database: Database) -> None:
         """Build the index; the caller holds `index_build_lock`."""
         try:
             # CREATE INDEX CONCURRENTLY runs outside any transaction.
             with database.autocommit_connection() as connection:
-                connection.execute_ddl(self._index())
+                connection.execute_ddl(self._index(concurrently=True))
                 # PostgreSQL has statistics of an expression only where an index is over it.
                 if self._is_of_expression:
                     connection.execute_ddl(ddl.analyze(self.table))
@@ -55,22 +76,42 @@ class DeferredIndex:
             self.drop_invalid(database)
             raise
 
-    def _index(self) -> Fragment:
+    def _index(self, *, concurrently: bool) -> Fragment:
+        if self.is_unique:
+            return ddl.unique_index(self.table, self.column)
         if self.steps:
             path = array(self.steps)
-            return ddl.path_index(self.table, self.column, path, concurrently=True)
-        return ddl.index(self.table, self.column, self.kind, concurrently=True)
+            return ddl.path_index(self.table, self.column, path, concurrently=concurrently)
+        return ddl.index(self.table, self.column, self.kind, concurrently=concurrently)
 
     @property
     def _is_of_expression(self) -> bool:
         return self.kind in {IndexKind.TRIGRAMS, IndexKind.WORDS} or bool(self.steps)
 
     def drop_invalid(self, database: Database) -> None:
-        """Drop the index of a failed build, which costs every write and serves no read."""
-        parameters = self.table, self.column, str(self._is_of_expression)
+        """Drop the index of a failed build, which serves no read.
+
+        It costs every write, and refuses those of values that are there if it is a unique one.
+        """
         with database.autocommit_connection() as connection:
-            for (index,) in connection.execute(statement("invalid_indexes"), parameters):
+            while self._invalid(connection):
+                try:
+                    self._lock_and_drop_invalid(connection)
+                except LockTimeout:
+                    let_others_pass(database)
+
+    def _lock_and_drop_invalid(self, connection: Transaction) -> None:
+        with connection.read_committed():
+            limit_lock_time(connection)
+            # Under the lock, because a change of the column's type may have made it valid.
+            connection.execute_ddl(ddl.lock(self.table))
+            for index in self._invalid(connection):
                 connection.execute_ddl(ddl.drop_index(index))
+
+    def _invalid(self, connection: Transaction) -> list[str]:
+        is_of_expression = str(self._is_of_expression)
+        parameters = self.table, self.column, is_of_expression, str(self.is_unique)
+        return single_values(connection.execute(statement("invalid_indexes"), parameters))
 
 
 def failed_build(sentence: str, error: Refused | Stale) -> Refused:
@@ -100,7 +141,17 @@ def index_build_lock(database: Database, table: str) -> Iterator[None]:
                     session.rest()
                     yield
                     return
-            time.sleep(LOCK_RETRY_SECONDS)
+            database.background.sleep(LOCK_RETRY_SECONDS)
+
+
+def limit_lock_time(transaction: Transaction) -> None:
+    """Let a transaction wait a short time only for a lock, as others who use the table wait too."""
+    transaction.execute(statement("limit_lock_time"), (LOCK_TIME,))
+
+
+def let_others_pass(database: Database) -> None:
+    """Pause after a `LockTimeout`."""
+    database.background.sleep(LOCK_PAUSE_SECONDS)
 
 
 def is_large(transaction: Transaction, table: str) -> bool:
@@ -111,6 +162,17 @@ def large_tables(transaction: Transaction, tables: Iterable[str], *, min_bytes: 
     """Return those tables that take more bytes, by name; partitioned ones are never large."""
     parameters = array(sorted(tables)), min_bytes
     return [str(name) for (name,) in transaction.read(statement("find_large_tables"), parameters)]
+
+
+def drop_invalid_indexes(transaction: Transaction, field: Field) -> None:
+    """Drop the indexes of a field whose builds were broken off; the transaction locks the table."""
+    transaction.execute(statement("look_anew_at_progress"))
+    for is_of_expression in (True, False):
+        for is_unique in (True, False):
+            parameters = field.collection, field.name, str(is_of_expression), str(is_unique)
+            rows = transaction.execute(statement("invalid_indexes"), parameters)
+            for index in single_values(rows):
+                transaction.execute_ddl(ddl.drop_index(index))
 
 
 def drop_path_indexes(transaction: Transaction, field: Field) -> None:

@@ -140,6 +140,7 @@ def delete_collection_records(
         "delete_collection_relations",
         "delete_collection_fields",
         "forget_indexes",
+        "forget_constraints",
         "delete_collection_permissions",
         "delete_collection_presets",
         "delete_collection_shares",
@@ -175,6 +176,7 @@ def delete_stale_field_records(
         "remove_field_from_lists",
         "delete_field_record",
         "forget_index",
+        "forget_constraints_of_field",
         "remove_field_from_collection",
         "remove_field_from_groups",
         "remove_field_from_permissions",
@@ -211,11 +213,13 @@ def rename_field_records(
     # Another program may have dropped a column of the new name, whose record is still there.
     _delete_record(transaction, FIELDS, {"collection": collection, "field": after})
     transaction.execute(statement("forget_index"), (collection, after))
+    transaction.execute(statement("forget_constraints_of_field"), (collection, after))
     # By the catalogue of before: stored rules and templates still have the former name.
     apply_change(transaction, FieldChange(catalogue, collection, before, after))
     for statement_name in (
         "rename_field_record",
         "rename_field_in_index_requests",
+        "rename_field_in_constraint_requests",
         "rename_field_in_group",
         "rename_field_in_relations",
         "rename_field_in_collection",

@@ -41,8 +41,9 @@ from cms.store.store import Store
 from cms.structure import metadata
 from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.fields import add_column, insert_field_record
-from cms.structure.foreign_keys import add_foreign_key, drop_foreign_key
-from cms.structure.index_builds import add_index
+from cms.structure.foreign_keys import add_foreign_key, change_actions
+from cms.structure.index_requests import add_index
+from cms.structure.index_states import with_relation_states
 from cms.structure.lookup import ManySide, many_side_of, require_alterable, require_relation
 from cms.structure.record_changes import RecordKey
 from cms.structure.structure_history import (
@@ -361,7 +362,8 @@ def _update(
     if payload.get("meta") is not None:
         _save(transaction, definition)
     if schema and relation.constraint:
-        _change_actions(transaction, relation.constraint, schema)
+        column = owner.fields[relation.many_field].column
+        change_actions(transaction, relation.constraint, schema, column)
 
 
 def _many_to_any_settings(relation: Relation) -> dict[str, object]:
@@ -371,22 +373,7 @@ def _many_to_any_settings(relation: Relation) -> dict[str, object]:
     }
 
 
-def _change_actions(transaction: Transaction, present: ForeignKey, schema: MetaSettings) -> None:
-    changed = ForeignKey(
-        name=present.name,
-        table=present.table,
-        column=present.column,
-        foreign_table=present.foreign_table,
-        foreign_column=present.foreign_column,
-        on_update=str(schema.get("on_update", present.on_update)),
-        on_delete=str(schema.get("on_delete", present.on_delete)),
-    )
-    # PostgreSQL cannot alter the actions of a constraint. Both statements are of one transaction,
-    # so that no row can lose its target in between.
-    if changed != present:
-        drop_foreign_key(transaction, present)
-        add_foreign_key(transaction, changed)
-
-
 def _read_record(transaction: Transaction, many_side: ManySide) -> Record:
-    return relation_record(load_snapshot(transaction).catalogue.by_many[many_side])
+    catalogue = load_snapshot(transaction).catalogue
+    record = relation_record(catalogue.by_many[many_side])
+    return with_relation_states([record], catalogue, transaction.execute)[0]

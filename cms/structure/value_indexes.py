@@ -98,6 +98,7 @@ def make_index(database: Database, catalogue: Catalogue, target: IndexTarget) ->
         return False
     field = catalogue.collections[target.collection].fields[target.field]
     index = DeferredIndex(target.collection, target.field, field.type.index_kind, target.steps)
+    index.check_buildable(database)
     try:
         with index_build_lock(database, target.collection):
             index.build(database)

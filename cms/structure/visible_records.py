@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import NoReturn
 
 from cms.access.visible_structure import known_catalogue
 from cms.errors import forbidden, not_found
-from cms.schema.model import Catalogue, Collection, Field
+from cms.schema.model import Catalogue, Collection, Field, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.store import Store
-from cms.structure.index_states import with_field_states, with_search_states
+from cms.structure.index_states import (
+    with_field_states,
+    with_relation_states,
+    with_search_states,
+)
 from cms.structure.lookup import require_relation
 
 # Collections
@@ -80,10 +85,11 @@ def list_relations(store: Store, identity: Identity, collection: str | None = No
 
 def _relation_records(context: RequestContext, *, collection: str | None) -> list[Record]:
     catalogue = _visible_structure(context)
-    if collection is None:
-        return list(map(relation_record, catalogue.relations))
-    name = _visible_collection(context, collection).name
-    return list(map(relation_record, catalogue.relations_of(name)))
+    relations: Iterable[Relation] = catalogue.relations
+    if collection is not None:
+        relations = catalogue.relations_of(_visible_collection(context, collection).name)
+    records = list(map(relation_record, relations))
+    return with_relation_states(records, context.snapshot.catalogue, context.fetch)
 
 
 def read_relation(store: Store, identity: Identity, collection: str, field: str) -> Record:
@@ -95,7 +101,8 @@ def read_relation(store: Store, identity: Identity, collection: str, field: str)
 def _relation_record(context: RequestContext, *, collection: str, field: str) -> Record:
     # A hidden field is refused like one that does not exist, before its relation is looked up.
     _visible_field(context, collection, field)
-    return relation_record(require_relation(_visible_structure(context), collection, field))
+    record = relation_record(require_relation(_visible_structure(context), collection, field))
+    return with_relation_states([record], context.snapshot.catalogue, context.fetch)[0]
 
 
 # What the caller may know of

@@ -19,7 +19,8 @@ def make_word_indexes(database: Database, catalogue: Catalogue, collection: str)
     Others write meanwhile. Raises `Refused`: INVALID_QUERY where the collection has no searched
     texts or is not searchable, SERVICE_UNAVAILABLE if a build fails.
     """
-    _needed(catalogue, collection)
+    for index in _needed(catalogue, collection):
+        index.check_buildable(database)
     made: list[str] = []
     with index_build_lock(database, collection):
         # As it is now: another build may have made some of them while this one waited for the lock.

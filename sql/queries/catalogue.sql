@@ -314,6 +314,7 @@ fingerprints AS (  -- a collection has the fingerprint that it had if all rows t
         UNION ALL SELECT collection, hashtextextended(f::text, 8) FROM system_fields AS f
         UNION ALL SELECT collection, hashtextextended(d::text, 9) FROM system_dropped_collections AS d
         UNION ALL SELECT collection, hash_record_extended(r, 10) FROM system_index_requests AS r
+        UNION ALL SELECT collection, hash_record_extended(r, 11) FROM system_constraint_requests AS r
     ) AS parts (name, hash)
     GROUP BY name
 ),
@@ -368,6 +369,11 @@ SELECT
         FROM system_index_requests AS r
         WHERE collection IN (TABLE changed)
     ), '[]')::text AS index_requests,
+    coalesce((
+        SELECT json_agg(r ORDER BY collection, field, kind)
+        FROM system_constraint_requests AS r
+        WHERE collection IN (TABLE changed)
+    ), '[]')::text AS constraint_requests,
     coalesce((
         SELECT json_agg(checks ORDER BY name, columns)
         FROM checks

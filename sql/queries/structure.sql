@@ -259,7 +259,8 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
 SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' ' || $1::text, 2));
 
 -- name: invalid_indexes
--- The indexes of one column whose build has failed: over its values, or over an expression of it ($3).
+-- The indexes of one column whose build has failed: over its values, or over an expression of it ($3), and those that
+-- make it unique, or the others ($4).
 SELECT class.relname
 FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
@@ -274,10 +275,27 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND (index.indexprs IS NOT NULL) = $3::text::boolean
   AND index.indnkeyatts = 1
   AND index.indpred IS NULL
-  AND NOT index.indisunique
+  AND index.indisunique = $4::text::boolean
   AND NOT index.indisvalid
   -- an index that is being built is not valid either
   AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE index_relid = index.indexrelid);
+
+-- name: look_anew_at_progress
+-- Has the rest of the transaction see how far builds are by now: it keeps what it has seen otherwise.
+SELECT pg_stat_clear_snapshot()::text;
+
+-- name: find_invalid_indexes
+-- The indexes of collections whose build was broken off: table, name, and whether they refuse values. Those of
+-- partitioned tables are left out, as they become valid with those of their partitions.
+SELECT relation.relname, class.relname, index.indisunique
+FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+JOIN pg_class AS relation ON relation.oid = index.indrelid
+WHERE relation.relnamespace = current_schema()::regnamespace
+  AND class.relkind = 'i'
+  AND NOT index.indisvalid
+  AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE index_relid = index.indexrelid)
+ORDER BY 1, 2;
 
 -- name: value_indexes
 -- The indexes over one field, or over a path of one ($1: of one table, or of all), for `cms index`. Indexes of
@@ -327,6 +345,10 @@ WHERE class.relkind = 'r'
   AND pg_table_size(class.oid) > $2::bigint
 ORDER BY name;
 
+-- name: is_partitioned
+-- Whether a table is partitioned.
+SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(quote_ident($1::text)) AND relkind = 'p');
+
 -- name: owns_table
 -- Whether this account owns a table, as only an owner makes indexes of it.
 SELECT pg_has_role(relowner, 'USAGE')
@@ -357,18 +379,124 @@ SET field = $3::text
 WHERE collection = $1::text
   AND field = $2::text;
 
+-- name: request_constraint
+-- Notes that a constraint of the column was asked for, until it holds; what was found before is forgotten.
+INSERT INTO system_constraint_requests (collection, field, kind)
+VALUES ($1::text, $2::text, $3::text)
+ON CONFLICT (collection, field, kind) DO UPDATE
+SET is_violated = FALSE;
+
+-- name: note_violation
+-- Notes that rows violate a constraint of the column that was asked for.
+UPDATE system_constraint_requests
+SET is_violated = TRUE
+WHERE collection = $1::text
+  AND field = $2::text
+  AND kind = $3::text;
+
+-- name: forget_constraint
+-- Forgets that a constraint of the column was asked for: it holds, or was given up.
+DELETE FROM system_constraint_requests
+WHERE collection = $1::text
+  AND field = $2::text
+  AND kind = $3::text;
+
+-- name: forget_constraints_of_field
+-- Forgets what constraints of the column were asked for.
+DELETE FROM system_constraint_requests
+WHERE collection = $1::text
+  AND field = $2::text;
+
+-- name: forget_constraints
+-- Forgets what constraints of a collection were asked for.
+DELETE FROM system_constraint_requests
+WHERE collection = $1::text;
+
+-- name: rename_field_in_constraint_requests
+-- Keeps asking for the constraints of a renamed field.
+UPDATE system_constraint_requests
+SET field = $3::text
+WHERE collection = $1::text
+  AND field = $2::text;
+
+-- name: unattached_unique_index
+-- A valid index that makes one column unique and belongs to no constraint.
+SELECT class.relname
+FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+JOIN pg_am AS method ON method.oid = class.relam
+JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = index.indkey[0]
+WHERE index.indrelid = to_regclass(quote_ident($1::text))
+  AND attribute.attname = $2::text
+  AND index.indisunique
+  AND index.indisvalid
+  AND index.indnatts = 1
+  AND index.indpred IS NULL
+  AND index.indexprs IS NULL
+  AND index.indoption[0] = 0  -- a constraint takes no index of another order, or of other rules
+  AND index.indcollation[0] = attribute.attcollation
+  AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = index.indexrelid AND contype IN ('p', 'u', 'x'))
+ORDER BY index.indexrelid
+LIMIT 1;
+
+-- name: limit_lock_time
+-- Ends a statement of this transaction that waits for a lock longer than $1.
+SELECT set_config('lock_timeout', $1::text, TRUE);
+
 -- name: cancel_index_builds
--- Ends the builds of indexes of a table by the service; not those of other roles, which this one may not end. Other
+-- Ends the builds of indexes of a table by the service; not those of roles that this one may not act for. Other
 -- programs name their indexes, or do not quote the table as `ddl.index` does: nobody would begin their builds anew.
 SELECT pg_cancel_backend(progress.pid)
 FROM pg_stat_progress_create_index AS progress
 JOIN pg_stat_activity AS activity ON activity.pid = progress.pid
+CROSS JOIN LATERAL (SELECT '"' || replace($1::text, '"', '""') || '"') AS quoted (name)
 WHERE progress.relid = to_regclass(quote_ident($1::text))
   AND progress.datname = current_database()
-  AND activity.usename = current_user
-  AND starts_with(
-    activity.query, 'CREATE INDEX CONCURRENTLY ON "' || replace($1::text, '"', '""') || '" '
+  AND pg_has_role(activity.usesysid, 'USAGE')
+  AND (current_setting('is_superuser')::boolean OR NOT (SELECT rolsuper FROM pg_roles WHERE oid = activity.usesysid))
+  AND (
+    starts_with(activity.query, 'CREATE INDEX CONCURRENTLY ON ' || quoted.name || ' ')
+    OR starts_with(activity.query, 'CREATE UNIQUE INDEX CONCURRENTLY ON ' || quoted.name || ' ')
   );
+
+-- name: cancel_validations
+-- Ends the checks of foreign keys by the service that use the table, as that of the key or as the one that it points to.
+-- Other programs do not write ONLY, as `ddl.validate_constraint` does: nobody would begin their checks anew.
+SELECT pg_cancel_backend(activity.pid)
+FROM pg_stat_activity AS activity
+JOIN pg_locks AS lock ON lock.pid = activity.pid
+WHERE activity.datname = current_database()
+  AND pg_has_role(activity.usesysid, 'USAGE')
+  AND (current_setting('is_superuser')::boolean OR NOT (SELECT rolsuper FROM pg_roles WHERE oid = activity.usesysid))
+  AND activity.query LIKE 'ALTER TABLE ONLY "%" VALIDATE CONSTRAINT "%'
+  AND activity.state = 'active'
+  AND lock.locktype = 'relation'
+  AND lock.relation = to_regclass(quote_ident($1::text));
+
+-- name: find_validations
+-- The tables of $1 of which the server checks foreign keys at this moment.
+SELECT name
+FROM unnest($1::text[]) AS name
+WHERE EXISTS (
+    SELECT
+    FROM pg_stat_activity AS activity
+    WHERE datname = current_database()
+      AND state = 'active'
+      AND starts_with(query, 'ALTER TABLE ONLY "' || replace(name, '"', '""') || '" VALIDATE CONSTRAINT ')
+      AND EXISTS (SELECT FROM pg_locks AS lock WHERE lock.pid = activity.pid AND relation = to_regclass(quote_ident(name)))
+);
+
+-- name: unchecked_foreign_keys
+-- The foreign keys of one column that hold for rows that are written, and are not checked for stored ones.
+SELECT con.conname
+FROM pg_constraint AS con
+JOIN pg_attribute AS attribute ON attribute.attrelid = con.conrelid AND attribute.attnum = con.conkey[1]
+WHERE con.conrelid = to_regclass(quote_ident($1::text))
+  AND con.contype = 'f'
+  AND NOT con.convalidated
+  AND cardinality(con.conkey) = 1
+  AND attribute.attname = $2::text
+ORDER BY con.conname;
 
 -- name: await_structure
 -- Waits until no change of structure is under way.
@@ -378,7 +506,8 @@ FOR SHARE;
 
 -- name: find_index_builds
 -- For each collection of $1, the status of the last job that builds its indexes, and the column and the part that is done
--- of the index that the server builds at this moment. A table is read twice for an index, to build and to validate it.
+-- of the index that the server builds at this moment, and whether that one makes the column unique. A table is read twice
+-- for an index, to build and to validate it.
 SELECT
     name,
     (
@@ -390,6 +519,7 @@ SELECT
         LIMIT 1
     ) AS status,
     build.column_name,
+    build.is_unique,
     build.done::text AS done
 FROM unnest($1::text[]) AS name
 LEFT JOIN LATERAL (
@@ -406,6 +536,7 @@ LEFT JOIN LATERAL (
               AND depend.refobjsubid > 0
             LIMIT 1
         ) AS column_name,
+        (SELECT indisunique FROM pg_index WHERE indexrelid = progress.index_relid) AS is_unique,
         CASE
             WHEN phase LIKE 'building%' THEN 0.8 * coalesce(blocks_done / nullif(blocks_total, 0)::double precision, 0)
             WHEN phase LIKE 'index validation%' OR phase LIKE 'waiting for old%' THEN 0.9

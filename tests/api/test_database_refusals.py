@@ -47,6 +47,32 @@ def test_a_new_trigger_that_turns_an_item_away_is_reported_at_once(stage: Stage)
     assert stage.value(f"SELECT count(*) FROM {things.name}") == 1
 
 
+@pytest.mark.parametrize("accountability", ["all", None])
+def test_a_new_trigger_that_turns_some_items_away_leaves_none(
+    stage: Stage, accountability: str | None
+) -> None:
+    things = table(stage.admin, field("name", "string"), accountability=accountability)
+    things.add({"name": "a"}, {"name": "b"})
+    things.add({}, {})
+    change(
+        stage,
+        "CREATE OR REPLACE FUNCTION turn_every_second_away() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN IF NEW.id % 2 = 0 THEN RETURN NULL; END IF; RETURN NEW; END';"
+        f"CREATE TRIGGER turns_away BEFORE INSERT ON {things.name} FOR EACH ROW "
+        "EXECUTE FUNCTION turn_every_second_away()",
+    )
+    written = (
+        f"SELECT (SELECT count(*) FROM {things.name}) + (SELECT count(*) FROM system_activity)"
+    )
+    before = stage.value(written)
+    bodies: tuple[list[dict[str, str]], ...] = ([{"name": "c"}, {"name": "d"}], [{}, {}, {}])
+    for body in bodies:
+        answer = stage.admin.post(things.path, body)
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
+        assert answer.errors[0]["collection"] == things.name
+    assert stage.value(written) == before
+
+
 def test_a_view_whose_sub_select_has_several_rows_is_refused_in_words(stage: Stage) -> None:
     stage.execute("CREATE VIEW doubled AS SELECT 1 AS id, (SELECT generate_series(1, 2)) AS two")
     answer = stage.admin.get("/items/doubled")
@@ -65,6 +91,17 @@ def test_rows_of_one_key_are_changed_and_deleted_by_query_together(stage: Stage)
     assert stage.value("SELECT array_agg(name) FROM parents") == ["b", "b", "b"]
     assert stage.admin.delete("/items/parents", {"query": {}}).status == 204
     assert stage.value("SELECT count(*) FROM parents") == 0
+
+
+@pytest.mark.release
+def test_a_value_that_takes_more_memory_than_postgresql_allows_is_refused(stage: Stage) -> None:
+    # An index of words refuses a text of 268 million letters so; it is sent a shorter one here.
+    things = table(stage.admin, field("name", "string"))
+    check = "regexp_replace(repeat(name, 134217728), 'b', '') > ''"
+    stage.execute(f"ALTER TABLE {things.name} ADD CHECK ({check})")
+    answer = stage.admin.post(things.path, {"name": "aa"})
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
+    assert "refuses its size" in answer.errors[0]["message"]
 
 
 @pytest.fixture
@@ -120,11 +157,13 @@ def test_a_row_policy_counts_at_once_and_refuses_rows_as_a_check_does(
 
 @pytest.mark.release
 @pytest.mark.parametrize("large_bytes", [-1, indexes.LARGE_BYTES])
+@pytest.mark.parametrize("setting", ["is_indexed", "is_unique"])
 def test_an_index_of_a_table_of_somebody_else_is_refused_at_once(
-    ordinary: Client, dsn: str, monkeypatch: pytest.MonkeyPatch, large_bytes: int
+    ordinary: Client, dsn: str, monkeypatch: pytest.MonkeyPatch, large_bytes: int, setting: str
 ) -> None:
     monkeypatch.setattr(indexes, "LARGE_BYTES", large_bytes)
-    answer = ordinary.patch("/fields/things/name", {"schema": {"is_indexed": True}})
+    answer = ordinary.patch("/fields/things/name", {"schema": {setting: True}})
     assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT FROM system_index_requests").fetchall() == []
+        assert connection.execute("SELECT FROM system_constraint_requests").fetchall() == []

@@ -10,11 +10,12 @@ from functools import partial
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from cms.database.connections import Database
 from cms.database.server_refusals import Canceled
 from cms.errors import unavailable
-from cms.structure import index_builds, indexes
+from cms.structure import index_builds, index_requests, indexes
 from tests.client import Client
 from tests.databases import run_sql
 from tests.index_building import (
@@ -60,6 +61,7 @@ def test_giving_up_ends_a_build_that_runs(
 
 CHANGES = [
     ("POST", "/fields/things", {"field": "new", "type": "integer"}),
+    ("PATCH", FIELD, {"type": "text"}),
     ("PATCH", "/fields/things/b", {"type": "text"}),
     ("PATCH", "/fields/things/b", {"schema": {"is_unique": True, "comment": "x"}}),
     ("PATCH", "/fields/things/b", {"field": "c"}),
@@ -116,9 +118,29 @@ def test_a_change_interrupts_no_build_of_other_programs(
             built = executor.submit(run_sql, dsn, build)
             eventually(lambda: run_sql(dsn, BUILDING) == [(1,)])
             with job_database.transaction() as transaction:
-                index_builds.interrupt_builds(transaction, "things")
+                index_requests.interrupt_builds(transaction, "things")
         assert built.exception() is None
     assert run_sql(dsn, INVALID) == [(0,)]
+
+
+def test_a_change_interrupts_builds_of_roles_that_the_service_acts_for(
+    large: Client, job_database: Database, dsn: str
+) -> None:
+    run_sql(
+        dsn,
+        "DROP ROLE IF EXISTS other_builder; CREATE ROLE other_builder LOGIN;"
+        "GRANT CREATE ON SCHEMA public TO other_builder; ALTER TABLE things OWNER TO other_builder",
+    )
+    other = make_conninfo(dsn, user="other_builder")
+    with ThreadPoolExecutor(1) as executor, psycopg.connect(dsn) as writer:
+        writer.execute("INSERT INTO things (a) VALUES ('x')")
+        built = executor.submit(run_sql, other, 'CREATE INDEX CONCURRENTLY ON "things" ("a")')
+        eventually(lambda: run_sql(dsn, BUILDING) == [(1,)])
+        with job_database.transaction() as transaction:
+            index_requests.interrupt_builds(transaction, "things")
+        assert isinstance(built.exception(10), psycopg.errors.QueryCanceled)
+    assert schema(large)["is_indexed"] is False
+    run_sql(dsn, "DROP OWNED BY other_builder; DROP ROLE other_builder")
 
 
 def test_a_collection_is_deleted_while_its_index_is_built(
@@ -195,3 +217,17 @@ def test_a_field_that_is_renamed_while_its_index_is_built_gets_it(
         wait_for_state(large, "building")
         assert large.patch(FIELD, {"field": "c"}).status == 200
     assert_indexed(dsn, "c")
+
+
+def test_a_field_that_is_renamed_there_and_back_while_its_index_is_built_gets_it(
+    large: Client, builder: IndexBuilder, dsn: str
+) -> None:
+    ask(large)
+    with builder.delayed_by_snapshot():
+        wait_for_state(large, "building")
+        other = "/fields/things/c"
+        assert large.patch(FIELD, {"field": "c"}).status == 200
+        wait_for_state(large, "building", other)
+        assert large.patch(other, {"field": "a"}).status == 200
+        wait_for_state(large, "building")
+    assert_indexed(dsn, "a")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
+from cms.cli import cms
 from tests.client import Client
 from tests.things import Stage
 
@@ -133,6 +135,21 @@ def test_fields_indexes_and_relations_are_added_to_all_partitions(
 def test_a_search_has_an_index_in_each_partition(admin: Client) -> None:
     assert admin.patch("/collections/events", {"meta": {"searchable": True}}).status == 200
     assert admin.get("/items/events?search=seco&fields=id").data == [{"id": 150}]
+
+
+@pytest.mark.release
+def test_the_command_for_indexes_says_how_to_make_those_of_partitions(
+    admin: Client, shell: CliRunner, stage: Stage
+) -> None:
+    assert admin.patch("/collections/events", {"meta": {"searchable": True}}).status == 200
+    for arguments in (["--words", "events"], ["events", "word"]):
+        result = shell.invoke(cms, ["index", *arguments])
+        assert result.exit_code == 1, result.output
+        assert '"events" is partitioned' in result.output
+        # The statement that it prints can be run.
+        stage.execute(result.output[result.output.index("(CREATE") + 1 : result.output.rindex(")")])
+    words = "SELECT count(*) FROM pg_indexes WHERE indexdef LIKE '%regexp_split_to_array%'"
+    assert stage.value(words) == 3
 
 
 def test_a_partition_that_is_added_later_belongs_to_the_collection(

@@ -22,7 +22,7 @@ from cms.config import Config
 from cms.database.statements import statement
 from cms.jobs.job_worker import GRACE_SECONDS, POLL_SECONDS
 from cms.mail.mail_queue import Mail, post
-from cms.structure.index_builds import build_later
+from cms.structure.index_requests import build_later
 from tests.databases import end_connections
 from tests.mail.server import Inbox, mail_server
 from tests.queues import QueueDatabase, queue_database
@@ -178,8 +178,12 @@ def test_a_job_that_was_running_when_its_worker_was_killed_runs_again(home: Home
 
 
 @pytest.mark.parametrize("server_goes_on", [True, False])
+@pytest.mark.parametrize(
+    "requested",
+    [("request_index", "things", "a"), ("request_constraint", "things", "a", "unique")],
+)
 def test_an_index_whose_worker_was_killed_is_built_all_the_same(
-    home: Home, *, server_goes_on: bool
+    home: Home, requested: tuple[str, ...], *, server_goes_on: bool
 ) -> None:
     query = home.queue.execute
     query("DROP TABLE IF EXISTS things; CREATE TABLE things (id serial PRIMARY KEY, a text)")
@@ -188,7 +192,7 @@ def test_an_index_whose_worker_was_killed_is_built_all_the_same(
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT 1")
         with home.queue.database.transaction() as transaction:
-            transaction.execute(statement("request_index"), ("things", "a"))
+            transaction.execute(statement(requested[0]), requested[1:])
             build_later(transaction, "things")
         # From then on a build that is broken off leaves something behind.
         eventually(lambda: query(INVALID) != [])
@@ -209,6 +213,11 @@ def test_an_index_whose_worker_was_killed_is_built_all_the_same(
         ("things_pkey",),
     ]
     assert query("SELECT field FROM system_index_requests") == []
+    assert query("SELECT field FROM system_constraint_requests") == []
+    unique = (
+        "SELECT count(*) FROM pg_constraint WHERE conrelid = 'things'::regclass AND contype = 'u'"
+    )
+    assert query(unique) == [(1 if "unique" in requested else 0,)]
 
 
 def test_a_job_that_runs_when_the_end_is_asked_for_is_done(home: Home) -> None:

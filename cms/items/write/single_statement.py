@@ -16,7 +16,7 @@ from typing import NamedTuple
 from cms.access.dependencies import TracedCatalogue
 from cms.access.guard import guard, view_of
 from cms.access.write_permissions import NO_ROW_RULES, RowRules, note_rules
-from cms.database.error_mapping import Conflict
+from cms.database.error_mapping import Conflict, RowsMissing
 from cms.errors import Refused, forbidden, not_found
 from cms.fragment import Fragment
 from cms.items.read.reads import Item
@@ -184,6 +184,8 @@ def _run_with_rows(
         inquiry_set = InquirySet(authorized.collection, authorized.rows)
         inquire_on_conflict(conflict, call.context.snapshot.catalogue, [inquiry_set])
         raise
+    except RowsMissing:
+        raise not_taken(authorized.collection) from None
 
 
 def _run(

@@ -33,6 +33,8 @@ class SingleStatement:
     """
 
     version: int
+    sent: Fragment | None = None
+    """The number of rows of an insertion; None if it is one."""
     outputs: tuple[Fragment, ...] = ()
     before: StoredRowTests | None = None
     after: Fragment | None = None
@@ -47,9 +49,21 @@ def single_answer(single_statement: SingleStatement) -> Fragment:
     # The counters come in any case, and so there is a row even where none was written.
     shape = (
         "SELECT {0}, v.structure, v.access, v.flows, rows.row_exists{1}{2} "
-        "FROM v LEFT JOIN rows ON TRUE"
+        "FROM v LEFT JOIN rows ON TRUE{3}"
     )
-    return fill(shape, columns, readable, seen)
+    return fill(shape, columns, readable, seen, _whole(single_statement.sent))
+
+
+def _whole(sent: Fragment | None) -> Fragment:
+    """Print, behind the answer, that an insertion is given up if a trigger turns rows away."""
+    if sent is None:
+        return EMPTY
+    # No row at all is that of a statement planned for another structure, which has left nothing.
+    return fill(
+        " WHERE (SELECT CASE WHEN count(*) IN (0, {0}) THEN TRUE "
+        "ELSE system_refuse_missing_rows() END FROM rows)",
+        sent,
+    )
 
 
 def rule_results(single_statement: SingleStatement | None) -> Fragment:

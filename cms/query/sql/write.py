@@ -16,6 +16,7 @@ that a statement is printed once for all writes of its shape.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from cms.fragment import (
     EMPTY,
@@ -80,6 +81,8 @@ def insert(
         *version_conditions(single_statement),
         *_advance_sequences(collection, enumerate(columns), arguments),
     ]
+    if single_statement and not arguments.single:
+        single_statement = replace(single_statement, sent=_row_count(columns, arguments))
     column_list = EMPTY
     # Rows without values take the defaults of all columns, and name none.
     if names:
@@ -340,6 +343,13 @@ def _source(columns: Sequence[Field], arguments: ArgumentSlots) -> Fragment:
         values.append(text("1"))
         return fill("(VALUES ({0})) AS r ({1})", commas(values), commas(labels))
     return fill("unnest({0}) WITH ORDINALITY AS r ({1})", commas(values), commas(labels))
+
+
+def _row_count(columns: Sequence[Field], arguments: ArgumentSlots) -> Fragment:
+    """Print the number of rows that were sent."""
+    if not columns:
+        return arguments.row_count()
+    return fill("cardinality({0})", arguments.column(0, array_type(columns[0])))
 
 
 def _next_position(sort_field: Field) -> Fragment:

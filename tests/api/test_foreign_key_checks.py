@@ -1,0 +1,202 @@
+"""The foreign key of a new relation over a column of a large table is checked in the background."""
+
+from __future__ import annotations
+
+import time
+from threading import Thread
+from typing import Any
+
+import psycopg
+import pytest
+
+from cms.config import Config
+from cms.database.connections import Database
+from cms.structure import foreign_key_checks
+from tests.client import Client
+from tests.databases import run_sql
+from tests.index_building import JOBS, work
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.release
+
+RELATION = {"collection": "things", "field": "other", "related_collection": "others"}
+PATH = "/relations/things/other"
+WAITING = {"state": "waiting", "progress": 0.0}
+VIOLATED = {"state": "failed", "progress": 0.0, "code": "INVALID_FOREIGN_KEY"}
+CHECKED = """
+    SELECT convalidated FROM pg_constraint
+    WHERE conrelid = to_regclass('things') AND contype = 'f'
+"""
+LEFT = "SELECT collection, field, kind FROM system_constraint_requests ORDER BY 1, 2"
+VALIDATING = """
+    SELECT pid FROM pg_stat_activity
+    WHERE query LIKE 'ALTER TABLE ONLY "things" VALIDATE%' AND state = 'active'
+"""
+
+
+@pytest.fixture
+def related(large: Client) -> Client:
+    """The administrator's client, with a large collection "things" that points to "others"."""
+    large.post("/collections", {"collection": "others", "schema": {}, "fields": []})
+    large.post("/fields/things", {"field": "other", "type": "integer"})
+    assert large.post("/items/others", [{}, {}]).status == 200
+    assert large.post("/items/things", [{"other": 1}, {"other": None}]).status == 200
+    return large
+
+
+def relate(client: Client) -> Any:
+    answer = client.post("/relations", RELATION)
+    assert answer.status == 200, answer
+    return answer.data["schema"]
+
+
+def schema(client: Client) -> Any:
+    return client.get(PATH).data["schema"]
+
+
+@pytest.mark.usefixtures("worker")
+def test_the_answer_comes_at_once_and_the_key_holds_for_new_items(
+    related: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    assert relate(related)["validation"] == WAITING
+    listed = {record["field"]: record["schema"] for record in related.get("/relations").data}
+    assert listed["other"]["validation"] == WAITING
+    answer = related.post("/items/things", {"other": 9})
+    assert (answer.status, answer.codes) == (400, ["INVALID_FOREIGN_KEY"])
+    assert run_sql(dsn, CHECKED) == [(False,)]
+    work(config, job_database)
+    assert "validation" not in schema(related)
+    assert run_sql(dsn, CHECKED) == [(True,)]
+    assert run_sql(dsn, LEFT) == run_sql(dsn, JOBS) == []
+
+
+def test_without_a_worker_the_process_itself_checks_it(related: Client, dsn: str) -> None:
+    relate(related)
+    eventually(lambda: run_sql(dsn, JOBS) == [])
+    assert run_sql(dsn, CHECKED) == [(True,)]
+    assert "validation" not in schema(related)
+
+
+@pytest.mark.usefixtures("worker")
+def test_items_that_point_nowhere_are_told_until_they_are_changed(
+    related: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    lost = related.post("/items/things", {"other": 9}).data["id"]
+    relate(related)
+    work(config, job_database)
+    assert schema(related)["validation"] == VIOLATED
+    assert run_sql(dsn, JOBS) == []
+    # It is an item without the other one, as where there is no key at all.
+    assert related.get(f"/items/things/{lost}", fields="a,other.id").data["other"] is None
+    assert related.patch(f"/items/things/{lost}", {"other": 2}).status == 200
+    same = {"schema": {"on_delete": schema(related)["on_delete"]}}
+    assert related.patch(PATH, same).data["schema"]["validation"] == WAITING
+    work(config, job_database)
+    assert "validation" not in schema(related)
+    assert run_sql(dsn, CHECKED) == [(True,)]
+
+
+@pytest.mark.usefixtures("worker")
+def test_writers_go_on_while_it_is_checked(
+    related: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+) -> None:
+    relate(related)
+    # The index comes first.
+    work(config, job_database)
+    assert related.patch(PATH, {"schema": {"on_delete": "RESTRICT"}}).status == 200
+    # The check needs a lock that this one holds, and stands for minutes of work.
+    with psycopg.connect(dsn) as blocker:
+        blocker.execute("LOCK TABLE things IN SHARE UPDATE EXCLUSIVE MODE")
+        checker = Thread(target=work, args=(config, job_database))
+        checker.start()
+        eventually(lambda: run_sql(dsn, VALIDATING) != [])
+        assert schema(related)["validation"]["state"] == "building"
+        assert related.post("/items/things", {"other": 2}).status == 200
+        assert related.post("/items/others", {}).status == 200
+        blocker.rollback()
+    checker.join()
+    assert run_sql(dsn, CHECKED) == [(True,)]
+
+
+CHANGES = [
+    ("POST", "/fields/things", {"field": "new", "type": "integer"}),
+    ("POST", "/fields/others", {"field": "new", "type": "integer"}),
+    ("PATCH", PATH, {"schema": {"on_delete": "CASCADE"}}),
+    ("PATCH", "/fields/things/other", {"field": "another"}),
+]
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_either_table_interrupts_a_check_which_begins_anew(
+    related: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    change: tuple[str, str, object],
+) -> None:
+    relate(related)
+    work(config, job_database)
+    # Checked anew, and slowly: the key is of a column whose values take long to compare.
+    slow = """
+        CREATE FUNCTION slow() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF current_query() LIKE 'ALTER TABLE ONLY%' THEN PERFORM pg_sleep(20); END IF;
+        END $$;
+        CREATE EVENT TRIGGER slow ON ddl_command_end EXECUTE FUNCTION slow()
+    """
+    run_sql(dsn, slow)
+    assert related.patch(PATH, {"schema": {"on_delete": "RESTRICT"}}).status == 200
+    checker = Thread(target=work, args=(config, job_database))
+    checker.start()
+    eventually(lambda: run_sql(dsn, VALIDATING) != [])
+    time.sleep(0.2)
+    run_sql(dsn, "ALTER EVENT TRIGGER slow DISABLE")
+    began = time.monotonic()
+    answer = related.send(*change)
+    assert answer.status == 200, answer
+    assert time.monotonic() - began < 5
+    checker.join(15)
+    assert not checker.is_alive()
+    assert run_sql(dsn, CHECKED) == [(True,)]
+    assert run_sql(dsn, LEFT) == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_key_that_is_gone_needs_no_check(
+    related: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    relate(related)
+    assert related.delete("/fields/things/other").status == 204
+    assert run_sql(dsn, LEFT) == []
+    related.post("/fields/things", {"field": "other", "type": "integer"})
+    relate(related)
+    run_sql(dsn, "ALTER TABLE things DROP CONSTRAINT things_other_fkey")
+    work(config, job_database)
+    assert run_sql(dsn, LEFT) == run_sql(dsn, JOBS) == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_an_action_that_changes_during_the_check_has_the_new_key_checked(
+    related: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    relate(related)
+    check = foreign_key_checks.DeferredForeignKey.check
+    changes = [{"schema": {"on_delete": "CASCADE"}}]
+
+    def change_behind(key: foreign_key_checks.DeferredForeignKey, database: Database) -> None:
+        check(key, database)
+        if changes:
+            assert related.patch(PATH, changes.pop()).status == 200
+
+    monkeypatch.setattr(foreign_key_checks.DeferredForeignKey, "check", change_behind)
+    work(config, job_database)
+    work(config, job_database)
+    assert run_sql(dsn, CHECKED) == [(True,)]
+    assert run_sql(dsn, LEFT) == run_sql(dsn, JOBS) == []
