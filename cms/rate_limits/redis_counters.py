@@ -56,7 +56,7 @@ class RedisCounters:
         try:
             answer = self._count(keys, arguments)
         except self._errors as error:
-            raise CountersLost(f"Redis does not answer: {error}") from error
+            raise _lost(error) from error
         windows = []
         for count, milliseconds in zip(answer[::2], answer[1::2], strict=True):
             # Redis answers 0 in the last millisecond of a window, and a negative number if there is
@@ -75,4 +75,9 @@ class RedisCounters:
         try:
             self._storage.get_connection().ping()
         except self._errors as error:
-            raise CountersLost(f"Redis does not answer: {error}") from error
+            raise _lost(error) from error
+
+
+def _lost(error: Exception) -> CountersLost:
+    # Some texts of the library end with a full stop; sentences follow them in the log.
+    return CountersLost(f"Redis does not answer: {str(error).rstrip('.')}")
