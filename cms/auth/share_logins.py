@@ -63,7 +63,7 @@ def login(
     and, only once the password was right, INVALID_IP.
     """
     # A random id is no share's: the same work is done, and nothing is found.
-    share = _parse_id(credentials.share) or str(uuid.uuid4())
+    share = parse_id(credentials.share) or str(uuid.uuid4())
     use = partial(_use, store, issuer, share, credentials.password or "", mode=mode, client=client)
     issued = use()
     if issued is None:
@@ -134,7 +134,7 @@ def info(store: Store, key: str) -> Mapping[str, object]:
 
     The password is masked, or None for a share without one.
     """
-    share = _parse_id(key)
+    share = parse_id(key)
     if share is None:
         raise forbidden()
     rows = store.database.fetch_primary(statement("find_share_info"), (share,))
@@ -167,7 +167,7 @@ def _invite(
     transaction: Transaction,
     context: RequestContext,
 ) -> None:
-    share = _parse_id(invitation.share)
+    share = parse_id(invitation.share)
     if share is None:
         raise forbidden()
     rows = transaction.execute(statement("find_share_for_invitation"), (share,))
@@ -190,7 +190,11 @@ def _url(address: str, share: str) -> str:
     return f"{base.rstrip('/')}/{share}{separator}{query}"
 
 
-def _parse_id(text: str) -> str | None:
+def parse_id(text: str) -> str | None:
+    """Return the id of a share in its one form, whatever hyphens and capitals it is written with.
+
+    None for a text that is no id.
+    """
     try:
         return str(uuid.UUID(text))
     except ValueError:

@@ -11,27 +11,8 @@ from cms.errors import Problem, Refused, abbreviated, invalid_payload, no_object
 from cms.files.contents import FieldValues
 from cms.files.file_names import clean_name
 from cms.mappings import without
+from cms.schema.file_fields import CREATE_ONLY, SERVER_OWNED
 from cms.schema.system import FILES
-
-SERVER_OWNED = frozenset(
-    {
-        "filename_disk",
-        "filesize",
-        "type",
-        "width",
-        "height",
-        "charset",
-        "metadata",
-        "uploaded_by",
-        "uploaded_on",
-        "modified_by",
-        "modified_on",
-    }
-)
-"""Fields that clients cannot set."""
-
-CREATE_ONLY = frozenset({"id", "storage"})
-"""Fields that clients can set only when they create a file."""
 
 
 def checked_fields(fields: Mapping[str, object]) -> FieldValues:

@@ -26,12 +26,28 @@ class _SecondFactorResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
+    def _enrolling(self, request: falcon.Request) -> Identity:
+        """Return the caller, once its attempt is counted."""
+        identity: Identity = request.context.identity
+        # Otherwise a user who must have a second factor would be refused, and could never set one
+        # up.
+        enrolling = identity._replace(may_enrol=True)
+        request.context.count_account(self._account_of(enrolling))
+        return enrolling
+
+    def _account_of(self, identity: Identity) -> str:
+        """Return the user, whom cookies and static tokens do not name: a user may have several."""
+        if identity.user or identity.is_anonymous:
+            return identity.name
+        user = self._store.run_unversioned_read(identity, lambda context: context.actor.user)
+        return user or identity.name
+
 
 class GenerateResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer a secret for an authenticator app; it is stored when a code proves its use."""
         password = optional_text(read_json_object(request), "password")
-        enrolment = second_factor.generate(self._store, _enrolling(request), password=password)
+        enrolment = second_factor.generate(self._store, self._enrolling(request), password=password)
         send(response, {"secret": enrolment.secret, "otpauth_url": enrolment.otpauth_url})
 
 
@@ -41,7 +57,7 @@ class EnableResource(_SecondFactorResource):
         check_texts(payload, "secret", "otp")
         second_factor.enable(
             self._store,
-            _enrolling(request),
+            self._enrolling(request),
             secret=required_text(payload, "secret"),
             code=required_text(payload, "otp"),
             idempotency=idempotency_key_of(request),
@@ -53,7 +69,10 @@ class DisableResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         code = required_text(read_json_object(request), "otp")
         second_factor.disable(
-            self._store, _enrolling(request), code=code, idempotency=idempotency_key_of(request)
+            self._store,
+            self._enrolling(request),
+            code=code,
+            idempotency=idempotency_key_of(request),
         )
         response.status = falcon.HTTP_204
 
@@ -68,16 +87,9 @@ class RecoveryCodesResource(_SecondFactorResource):
         password = optional_text(read_json_object(request), "password")
         codes = second_factor.recovery_codes(
             self._store,
-            _enrolling(request),
+            self._enrolling(request),
             password=password,
             secret=self._secret,
             idempotency=idempotency_key_of(request),
         )
         send(response, codes)
-
-
-def _enrolling(request: falcon.Request) -> Identity:
-    # Otherwise a user who must have a second factor would be refused, and could never set one up.
-    identity: Identity = request.context.identity
-    request.context.count_account(identity.name)
-    return identity._replace(may_enrol=True)

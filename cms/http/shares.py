@@ -9,7 +9,7 @@ import falcon
 from cms.auth import share_logins
 from cms.auth.mail_links import MailLink
 from cms.auth.sessions import Issuer, Mode
-from cms.auth.share_logins import ShareCredentials, ShareInvitation
+from cms.auth.share_logins import ShareCredentials, ShareInvitation, parse_id
 from cms.errors import invalid_payload
 from cms.http.answers.envelope import send
 from cms.http.auth import mode_of, session_body
@@ -36,7 +36,8 @@ class ShareLoginResource:
         credentials = ShareCredentials(
             required_text(payload, "share"), optional_text(payload, "password")
         )
-        request.context.count_account(credentials.share)
+        # Not as it was sent: an id has any number of spellings.
+        request.context.count_account(parse_id(credentials.share) or credentials.share)
         mode = mode_of(payload) or Mode.JSON
         issued = share_logins.login(
             self._store, self._issuer, credentials, mode=mode, client=request.context.client

@@ -125,9 +125,16 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
                 object_of(
                     {"email": any_of(EMAIL, array_of(EMAIL)), "role": UUID}, {"invite_url": TEXT}
                 ),
+                parameters=("Idempotency-Key",),
             )
         },
-        "/users/invite/accept": {"post": write("Accept an invitation", texts("token", "password"))},
+        "/users/invite/accept": {
+            "post": write(
+                "Accept an invitation",
+                texts("token", "password"),
+                parameters=("Idempotency-Key",),
+            )
+        },
         "/users/register": {
             "post": write(
                 "Register",
@@ -135,6 +142,7 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
                     {"email": EMAIL, "password": _PASSWORD},
                     {"first_name": TEXT, "last_name": TEXT, "verification_url": TEXT},
                 ),
+                parameters=("Idempotency-Key",),
             )
         },
         "/users/register/verify-email": {
@@ -148,14 +156,25 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             )
         },
         "/users/me/tfa/enable": {
-            "post": write("Turn the second factor on", texts("secret", "otp"))
+            "post": write(
+                "Turn the second factor on",
+                texts("secret", "otp"),
+                parameters=("Idempotency-Key",),
+            )
         },
-        "/users/me/tfa/disable": {"post": write("Turn the second factor off", texts("otp"))},
+        "/users/me/tfa/disable": {
+            "post": write(
+                "Turn the second factor off",
+                texts("otp"),
+                parameters=("Idempotency-Key",),
+            )
+        },
         "/users/me/tfa/recovery-codes": {
             "post": write(
                 "Make new recovery codes",
                 object_of(optional={"password": nullable(_PASSWORD)}),
                 data(array_of(TEXT)),
+                parameters=("Idempotency-Key",),
             )
         },
         "/permissions/me": {"get": read("Tell what the caller may do", _ABILITIES)},
@@ -182,6 +201,7 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             "post": write(
                 "Mail the link of a share",
                 object_of({"share": TEXT, "emails": array_of(EMAIL)}, {"share_url": TEXT}),
+                parameters=("Idempotency-Key",),
             )
         },
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from cms.access.policy import FULL_GRANT, Policy, StoredGrant
 from cms.access.visible_structure import described_catalogue
@@ -26,6 +27,7 @@ from cms.openapi.row_examples import with_example
 from cms.openapi.row_operations import RowSchemas, TitledRows
 from cms.query.language.ast import EVERYTHING
 from cms.schema.auto_fields import auto_fields_of
+from cms.schema.file_fields import CREATE_ONLY, SERVER_OWNED
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.system import FILES, FOLDERS
 from cms.schema.types.field_type import JSON_TEXT
@@ -37,6 +39,11 @@ ROW = "Row"
 _ANY_ROW = reference(ROW)
 _PREFIXES: Mapping[str, str] = {"read": "Item", "create": "NewItem", "update": "ItemChange"}
 """The beginnings of the names of components, by the permission that their rows need."""
+
+_NOT_SENT: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
+    {(FILES, "create"): SERVER_OWNED, (FILES, "update"): SERVER_OWNED | CREATE_ONLY}
+)
+"""Fields that the service sets, by collection and action."""
 
 _LIST_CHANGE = described(
     object_of(
@@ -211,18 +218,28 @@ def _required(visible: VisibleCollections, collection: Collection) -> list[str]:
 
 
 def _sent_fields(visible: VisibleCollections, collection: Collection, action: str) -> list[Field]:
+    not_sent = _NOT_SENT.get((collection.name, action), frozenset())
     fields: list[Field] = []
     for field in visible.fields(collection, action):
-        if field.column is None or not field.column.is_generated:
+        is_generated = field.column is not None and field.column.is_generated
+        if not is_generated and field.name not in not_sent:
             fields.append(field)
     return fields
 
 
 def _sent(visible: VisibleCollections, collection: Collection, action: str) -> JsonSchema:
-    members: dict[str, JsonSchema] = {}
-    for field in _sent_fields(visible, collection, action):
-        members[field.name] = _with_note(_sent_value(visible, field), field)
+    members = sent_members(visible, collection.name, action)
     return _with_comment(object_of(optional=members), collection)
+
+
+def sent_members(visible: VisibleCollections, name: str, action: str) -> dict[str, JsonSchema]:
+    """Return the fields that the caller may send for an action, with their schemas."""
+    members: dict[str, JsonSchema] = {}
+    collection = visible.catalogue.collections.get(name)
+    if collection is not None:
+        for field in _sent_fields(visible, collection, action):
+            members[field.name] = _with_note(_sent_value(visible, field), field)
+    return members
 
 
 def _sent_value(visible: VisibleCollections, field: Field) -> JsonSchema:

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from cms.openapi.json_schemas import BINARY, KEY, OBJECT, TEXT, any_of, array_of, object_of, texts
+from cms.openapi.json_schemas import (
+    BINARY,
+    KEY,
+    OBJECT,
+    TEXT,
+    JsonSchema,
+    any_of,
+    array_of,
+    object_of,
+    texts,
+)
 from cms.openapi.operation import (
     JSON,
     NO_CONTENT,
@@ -90,6 +100,9 @@ _ASSET = Operation(
         "image_height",
         "image_format",
         "quality",
+        "withoutEnlargement",
+        "focal_point_x",
+        "focal_point_y",
         "download",
         "Range",
         "If-None-Match",
@@ -143,10 +156,14 @@ CONTENT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
 )
 
 
-def file_routes(files: RowSchemas) -> Mapping[str, PathItem]:
-    """Return the routes by which contents of files come, as a form or in JSON."""
-    form = object_of(optional={"file": BINARY})
-    in_json = object_of(optional={"data": TEXT})
+def file_routes(files: RowSchemas, fields: Mapping[str, JsonSchema]) -> Mapping[str, PathItem]:
+    """Return the routes by which contents of files come, as a form or in JSON.
+
+    `fields` are those that the caller may set of a new file, with their schemas.
+    """
+    # A form has texts only.
+    form = object_of({"file": BINARY}, dict.fromkeys(fields, TEXT))
+    in_json = object_of({"data": TEXT}, fields)
     written = data(any_of(files.item, array_of(files.item)), "What was written.")
     create = Need(FILES, "create")
     return {
@@ -173,7 +190,7 @@ def file_routes(files: RowSchemas) -> Mapping[str, PathItem]:
         "/files/import": {
             "post": write(
                 "Fetch a file from an address",
-                object_of({"url": TEXT}, {"data": OBJECT}),
+                object_of({"url": TEXT}, {"data": object_of(optional=fields)}),
                 written,
                 NO_CONTENT,
                 parameters=(*ONE, "Idempotency-Key"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cms.errors import STATUS, Problem
 from cms.openapi.json_schemas import TEXT, JsonSchema, array_of, object_of, reference
-from cms.openapi.operation import ANY_ERRORS, JSON
+from cms.openapi.operation import ANY_ERRORS, JSON, RATE_LIMITS, RETRY_AFTER, described_headers
 
 ERRORS = "Errors"
 
@@ -61,6 +61,8 @@ def _response(status: int) -> dict[str, object]:
         "description": _DESCRIPTIONS.get(status, "An error."),
         "content": {JSON: {"schema": reference(ERRORS), "examples": examples}},
     }
-    if status in (429, 503):
-        response["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": TEXT}}
+    if status == 429:
+        response["headers"] = described_headers(RETRY_AFTER, *RATE_LIMITS)
+    if status == 503:
+        response["headers"] = described_headers(RETRY_AFTER)
     return response

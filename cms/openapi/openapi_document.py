@@ -16,7 +16,7 @@ from cms.openapi.error_responses import (
     response_name,
 )
 from cms.openapi.json_schemas import TEXT, JsonSchema, component_part
-from cms.openapi.operation import Answer, Operation
+from cms.openapi.operation import Answer, Operation, described_headers
 from cms.openapi.query_parameters import PARAMETERS, PATH_PARAMETERS, filter_schemas
 from cms.openapi.route_table import routes_of
 from cms.openapi.structure_routes import RECORD_SCHEMAS
@@ -174,10 +174,7 @@ def _response(answer: Answer) -> JsonObject:
     if answer.content:
         response["content"] = _content(answer.content)
     if answer.headers:
-        headers: JsonObject = {}
-        for header in answer.headers:
-            headers[header.name] = {"description": header.description, "schema": TEXT}
-        response["headers"] = headers
+        response["headers"] = described_headers(*answer.headers)
     return response
 
 

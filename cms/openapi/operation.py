@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cms.openapi.json_schemas import JsonSchema, object_of
+from cms.openapi.json_schemas import INTEGER, TEXT, JsonSchema, object_of
 
 JSON = "application/json"
 
@@ -26,9 +26,24 @@ class Need(NamedTuple):
 class Header(NamedTuple):
     name: str
     description: str
+    schema: JsonSchema = TEXT
 
 
 ETAG = Header("ETag", "The version of the answer, for If-None-Match and If-Match.")
+RETRY_AFTER = Header("Retry-After", "Seconds to wait.", INTEGER)
+RATE_LIMITS = (
+    Header("X-RateLimit-Limit", "How many requests pass in the tightest window.", INTEGER),
+    Header("X-RateLimit-Remaining", "How many are left in it.", INTEGER),
+    Header("X-RateLimit-Reset", "When it ends, in seconds since 1970.", INTEGER),
+)
+
+
+def described_headers(*headers: Header) -> dict[str, object]:
+    """Return the headers of an answer as the document has them."""
+    return {
+        header.name: {"description": header.description, "schema": header.schema}
+        for header in headers
+    }
 
 
 @dataclass(frozen=True, slots=True)

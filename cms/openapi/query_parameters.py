@@ -25,12 +25,16 @@ from cms.query.language.aggregates import AGGREGATES
 from cms.query.language.cursor_parameters import AFTER
 from cms.query.language.operators import OPERATORS, OperandKind
 from cms.query.language.parameters import META
+from cms.transforms.steps import FITS
+from cms.transforms.transform import FORMATS as IMAGE_FORMATS
 
 FILTER = "Filter"
 TESTS = "FilterTests"
 
 _FILE_FORMAT = "Answer a file in this format."
 _NAMES = array_of(TEXT)
+_IMAGE_FORMAT = one_of_texts(IMAGE_FORMATS)
+_SHARE: JsonSchema = MappingProxyType({"type": "number", "minimum": 0, "maximum": 1})
 _SCALAR: JsonSchema = MappingProxyType({"type": ["string", "number", "boolean", "null"]})
 _OPERANDS: Mapping[OperandKind, JsonSchema] = MappingProxyType(
     {
@@ -157,11 +161,22 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
         "height": _query("height", "Pixels.", {**INTEGER, "minimum": 100, "maximum": 4_000}),
         "key": _query("key", "The name of a transform of the settings."),
         "transforms": _json("transforms", "Steps of a transform.", array_of(ANYTHING)),
-        "fit": _query("fit", "How the image fits width and height."),
-        "quality": _query("quality", "The quality from 1 to 100.", INTEGER),
-        "image_width": _query("width", "Pixels.", INTEGER),
-        "image_height": _query("height", "Pixels.", INTEGER),
-        "image_format": _query("format", "The format of the image, or `auto`."),
+        "fit": _query("fit", "How the image fits width and height.", one_of_texts(FITS)),
+        "quality": _query(
+            "quality", "The quality of the image.", {**INTEGER, "minimum": 0, "maximum": 100}
+        ),
+        "image_width": _query("width", "Pixels.", {**INTEGER, "minimum": 1}),
+        "image_height": _query("height", "Pixels.", {**INTEGER, "minimum": 1}),
+        "image_format": _query(
+            "format", "The format of the image; `auto` is one that `Accept` names.", _IMAGE_FORMAT
+        ),
+        "withoutEnlargement": _query("withoutEnlargement", "Whether no image is enlarged.", FLAG),
+        "focal_point_x": _query(
+            "focal_point_x", "The point that `cover` keeps visible, from the left.", _SHARE
+        ),
+        "focal_point_y": _query(
+            "focal_point_y", "The point that `cover` keeps visible, from above.", _SHARE
+        ),
         "download": _query("download", "Whether a browser saves the file.", FLAG),
         "Range": _header("Range", "The bytes to answer."),
         "language": _required(

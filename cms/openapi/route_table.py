@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from cms.openapi.account_routes import ACCOUNT_ROUTES
-from cms.openapi.collection_schemas import ROW, VisibleCollections
+from cms.openapi.collection_schemas import ROW, VisibleCollections, sent_members
 from cms.openapi.content_routes import CONTENT_ROUTES, file_routes
 from cms.openapi.json_schemas import reference
 from cms.openapi.operation import Operation, PathItem
@@ -43,12 +43,13 @@ def routes_of(visible: VisibleCollections, templates: Names[str]) -> Routes:
 def _all_routes(visible: VisibleCollections) -> Routes:
     routes: Routes = {}
     files = visible.rows(FILES, "files").schemas
+    file_fields = sent_members(visible, FILES, "create")
     items: Mapping[str, PathItem] = {
         _ITEMS: list_operations(_ANY_ROWS, ANY_LIST),
         _ITEM: row_operations(_ANY_ROWS, ANY_ROW),
     }
     tables = (SERVICE_ROUTES, items, STRUCTURE_ROUTES, ACCOUNT_ROUTES, CONTENT_ROUTES)
-    for table in (*tables, file_routes(files)):
+    for table in (*tables, file_routes(files, file_fields)):
         for path, operations in table.items():
             routes.setdefault(path, {}).update(operations)
     for route in ROW_ROUTES:

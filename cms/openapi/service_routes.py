@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
+from cms.items.transfer.formats import FORMATS
 from cms.openapi.json_schemas import (
+    ANYTHING,
     BINARY,
     FLAG,
     INTEGER,
@@ -23,6 +26,7 @@ from cms.openapi.operation import (
     JSON,
     NO_CONTENT,
     NOT_MODIFIED,
+    RETRY_AFTER,
     Answer,
     Body,
     PathItem,
@@ -30,15 +34,19 @@ from cms.openapi.operation import (
     read,
     write,
 )
+from cms.query.language.operations import ARGUMENTS, METHODS
 
-_STATE = data(object_of({"status": one_of_texts(("ok", "error"))}), "The state of the service.")
-_FAULT = Answer("It cannot serve.", _STATE.content, status=503)
-_BATCH = array_of(
-    object_of(
-        {"method": TEXT, "collection": TEXT},
-        {"id": TEXT, "key": {}, "keys": {}, "data": {}, "query": OBJECT},
-    )
+_STATE = data(object_of({"status": one_of_texts(("ok", "warn"))}), "The state of the service.")
+_FAULT = replace(
+    data(object_of({"status": one_of_texts(("error",))}, {"reason": TEXT}), "It cannot serve."),
+    status=503,
+    headers=(RETRY_AFTER,),
 )
+_OPERATION = object_of(
+    {"method": one_of_texts(METHODS), "collection": TEXT},
+    {**dict.fromkeys(ARGUMENTS, ANYTHING), "id": TEXT},
+)
+_BATCH = object_of({"operations": array_of(_OPERATION)})
 
 SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
     {
@@ -93,7 +101,11 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             )
         },
         "/utils/cache/clear": {
-            "post": write("Load the structure anew in every process", is_for_admins=True)
+            "post": write(
+                "Load the structure anew in every process",
+                parameters=("Idempotency-Key",),
+                is_for_admins=True,
+            )
         },
         "/utils/hash/generate": {"post": write("Hash a text", texts("string"), data(TEXT))},
         "/utils/hash/verify": {
@@ -104,7 +116,9 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
         },
         "/utils/sort/{collection}": {
             "post": write(
-                "Move an item to the position of another", object_of({"item": KEY, "to": KEY})
+                "Move an item to the position of another",
+                object_of({"item": KEY, "to": KEY}),
+                parameters=("Idempotency-Key",),
             )
         },
         "/utils/revert/{revision}": {
@@ -119,7 +133,11 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
         "/utils/export/{collection}": {
             "post": write(
                 "Export items into a new file",
-                object_of({"format": TEXT}, {"query": nullable(OBJECT), "file": nullable(OBJECT)}),
+                object_of(
+                    {"format": one_of_texts(list(FORMATS))},
+                    {"query": nullable(OBJECT), "file": nullable(OBJECT)},
+                ),
+                parameters=("Idempotency-Key",),
             )
         },
         "/utils/import/{collection}": {
@@ -134,6 +152,7 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
                     }
                 ),
                 data(object_of(optional={"created": INTEGER, "updated": INTEGER})),
+                parameters=("Idempotency-Key",),
             )
         },
         "/batch": {

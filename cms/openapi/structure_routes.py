@@ -9,6 +9,7 @@ from cms.openapi.json_schemas import (
     FLAG,
     OBJECT,
     TEXT,
+    JsonSchema,
     array_of,
     nullable,
     object_of,
@@ -32,6 +33,7 @@ from cms.schema_sync.document_texts import FILE_FORMATS
 _READ = Need(COLLECTIONS, "read")
 _YAML = FILE_FORMATS["yaml"].media_type
 _RECORD = nullable(OBJECT)
+_SETTINGS: Mapping[str, JsonSchema] = MappingProxyType({"meta": _RECORD, "schema": _RECORD})
 
 COLLECTION = "Collection"
 FIELD = "Field"
@@ -65,8 +67,8 @@ def _one(summary: str, component: str) -> Operation:
     return read(summary, data(reference(component)), need=_READ)
 
 
-def _create(summary: str, component: str, *required: str) -> Operation:
-    body = object_of(dict.fromkeys(required, TEXT), {"meta": _RECORD, "schema": _RECORD})
+def _create(summary: str, component: str, *required: str, **further: JsonSchema) -> Operation:
+    body = object_of(dict.fromkeys(required, TEXT), {**_SETTINGS, **further})
     return write(
         summary,
         body,
@@ -76,13 +78,13 @@ def _create(summary: str, component: str, *required: str) -> Operation:
     )
 
 
-def _change(summary: str, component: str) -> Operation:
-    body = object_of(optional={"meta": _RECORD, "schema": _RECORD})
+def _change(summary: str, component: str, **further: JsonSchema) -> Operation:
+    body = object_of(optional={**_SETTINGS, **further})
     return write(summary, body, data(reference(component)), is_for_admins=True)
 
 
-def _change_many(summary: str, component: str, key: str) -> Operation:
-    body = array_of(object_of({key: TEXT}, {"meta": _RECORD, "schema": _RECORD}))
+def _change_many(summary: str, component: str, key: str, **further: JsonSchema) -> Operation:
+    body = array_of(object_of({key: TEXT}, {**_SETTINGS, **further}))
     return write(summary, body, data(array_of(reference(component))), is_for_admins=True)
 
 
@@ -121,7 +123,9 @@ STRUCTURE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
     {
         "/collections": {
             "get": _list("List collections", COLLECTION),
-            "post": _create("Create a collection", COLLECTION, "collection"),
+            "post": _create(
+                "Create a collection", COLLECTION, "collection", fields=array_of(OBJECT)
+            ),
             "patch": _change_many("Change several collections", COLLECTION, "collection"),
         },
         "/collections/{collection}": {
@@ -133,16 +137,22 @@ STRUCTURE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
         "/fields/{collection}": {
             "get": _list("List the fields of a collection", FIELD),
             "post": _create("Create a field", FIELD, "field", "type"),
-            "patch": _change_many("Change several fields", FIELD, "field"),
+            "patch": _change_many("Change several fields", FIELD, "field", type=TEXT),
         },
         "/fields/{collection}/{field}": {
             "get": _one("Read a field", FIELD),
-            "patch": _change("Change a field", FIELD),
+            "patch": _change("Change a field", FIELD, field=TEXT, type=TEXT),
             "delete": _delete("Delete a field with its values"),
         },
         "/relations": {
             "get": _list("List relations", RELATION),
-            "post": _create("Create a relation", RELATION, "collection", "field"),
+            "post": _create(
+                "Create a relation",
+                RELATION,
+                "collection",
+                "field",
+                related_collection=nullable(TEXT),
+            ),
         },
         "/relations/{collection}": {"get": _list("List the relations of a collection", RELATION)},
         "/relations/{collection}/{field}": {

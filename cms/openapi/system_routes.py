@@ -58,7 +58,7 @@ def _row_routes() -> list[RowRoute]:
         routes += _endpoint(name, ANY_LIST, ANY_ROW)
     for name in (FLOWS, OPERATIONS, DASHBOARDS, PANELS, FOLDERS):
         routes += _endpoint(name, ANY_LIST, ANY_ROW)
-    # A new file comes as a form as well, which cms/openapi/file_routes.py describes.
+    # A new file comes as a form as well, which `content_routes.file_routes` describes.
     routes += _endpoint(FILES, "get search patch delete", "get delete")
     for name in (ACTIVITY, REVISIONS, FLOW_RUNS, FLOW_DELIVERIES):
         routes += _endpoint(name, "get search", "get")

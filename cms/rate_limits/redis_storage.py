@@ -23,4 +23,5 @@ def open_redis(address: str) -> RedisStorage:
 
 def no_answer(error: Exception) -> str:
     """Return the text of an error of the client, as errors of the service hold it."""
-    return f"Redis does not answer: {error}"
+    # Some texts of the library end with a full stop; sentences follow them in the log.
+    return f"Redis does not answer: {str(error).rstrip('.')}"

@@ -12,6 +12,7 @@ import pytest
 from falcon.inspect import inspect_routes
 
 from cms.config import Config
+from tests.api.described_calls import parameters_of, require_described_body
 from tests.api.test_tfa import SECRET, code
 from tests.client import Answer, Client
 from tests.files.forms import BOUNDARY, FileService, file_service, form
@@ -71,6 +72,12 @@ def setup(
             settings, folder, make_database, template, import_ip_allow_list=allowed
         )
         yield RouteSetup(stack.enter_context(files), mails, server)
+
+
+@pytest.fixture(scope="module")
+def document(setup: RouteSetup) -> Any:
+    """The document of OpenAPI for administrators."""
+    return setup.admin.get("/server/specs/oas").body
 
 
 def items(setup: RouteSetup) -> Example:
@@ -216,7 +223,8 @@ def second_factor(call: str) -> Callable[[RouteSetup], Example]:
         otp = {"otp": code(steps=-1)} if secret else {}
         answer = login(anonymous, person(setup.files.stage, tfa_secret=secret), **otp)
         user = anonymous.bearing(answer.data["access_token"])
-        return Example(f"/users/me/tfa/{call}", {"secret": SECRET, "otp": code()}, user)
+        body = {"otp": code()} if secret else {"secret": SECRET, "otp": code()}
+        return Example(f"/users/me/tfa/{call}", body, user)
 
     return make
 
@@ -281,7 +289,8 @@ def test_every_route_that_takes_post_is_here(setup: RouteSetup) -> None:
 
 @pytest.mark.release
 @pytest.mark.parametrize("route", EXAMPLES)
-def test_a_call_that_comes_again_is_done_once(setup: RouteSetup, route: str) -> None:
+def test_a_call_that_comes_again_is_done_once(setup: RouteSetup, document: Any, route: str) -> None:
+    """The document of OpenAPI describes the call as it is accepted."""
     example = EXAMPLES[route](setup)
 
     def call(path: str = example.path) -> Answer:
@@ -292,12 +301,25 @@ def test_a_call_that_comes_again_is_done_once(setup: RouteSetup, route: str) -> 
 
     first = call()
     assert first.status in (200, 204), first.text
+    described = document["paths"][route]["post"]
+    if example.raw is None:
+        require_described_body(document, described, example.body)
+    else:
+        assert example.media.partition(";")[0] in described["requestBody"]["content"]
     before = _traces(setup)
     again = call()
     assert (again.status, again.content) == (first.status, first.content)
     assert _traces(setup) == before
     assert call(f"{example.path}?another=request").codes == ["UNPROCESSABLE_CONTENT"]
     assert _traces(setup) == before
+
+
+def test_the_document_of_openapi_says_which_calls_take_a_key(document: Any) -> None:
+    keyed = set()
+    for route in EXAMPLES.keys() | WITHOUT.keys():
+        if "Idempotency-Key" in parameters_of(document["paths"][route]["post"]):
+            keyed.add(route)
+    assert keyed == EXAMPLES.keys()
 
 
 def _traces(setup: RouteSetup) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from falcon.inspect import inspect_routes
 
+from tests.api.described_calls import parameters_of, require_described_body
 from tests.members import new_role
 from tests.things import Stage, field, table
 
@@ -128,3 +129,11 @@ def test_a_change_needs_the_version_that_is_there(stage: Stage, route: str) -> N
     assert stage.admin.send("PATCH", path, body, **seen).codes == ["PRECONDITION_FAILED"]
     gone = stage.admin.send("DELETE", path, **seen)
     assert gone.status == 405 or gone.codes == ["PRECONDITION_FAILED"]
+
+
+def test_the_document_of_openapi_describes_each_of_these_changes(stage: Stage) -> None:
+    document = stage.admin.get("/server/specs/oas").body
+    for route, (_, body) in CHANGES.items():
+        operation = document["paths"][route]["patch"]
+        assert "If-Match" in parameters_of(operation), route
+        require_described_body(document, operation, body)

@@ -15,6 +15,9 @@ from cms.errors import STATUS
 from cms.http.saml import AnswerResource, MetadataResource, SingleLogoutResource
 from cms.openapi.account_routes import ACCOUNT_ROUTES
 from cms.query.language.operators import OPERATORS
+from cms.schema.file_fields import CREATE_ONLY, SERVER_OWNED
+from cms.transforms.transform import PARAMETERS
+from tests.api.described_calls import parameters_of
 from tests.api.test_structure_disclosure import HIDDEN, SEEN, make_collections
 from tests.client import Client
 from tests.members import grant, may, member, member_of, new_role
@@ -117,6 +120,46 @@ def test_every_operation_has_its_errors_with_examples(stage: Stage) -> None:
 
 def test_every_operator_is_described(stage: Stage) -> None:
     assert set(OPERATORS) == set(schema(stage.admin, "FilterTests")["properties"])
+
+
+def test_every_parameter_of_images_is_described(stage: Stage) -> None:
+    described = document(stage.admin)
+    names = set()
+    for name in parameters_of(described["paths"]["/assets/{key}"]["get"]):
+        names.add(described["components"]["parameters"][name]["name"])
+    assert {"download", "Range"} <= names
+    assert names - {"download", "Range", "If-None-Match"} == set(PARAMETERS)
+
+
+def test_a_file_may_be_sent_with_each_field_that_clients_may_set(stage: Stage) -> None:
+    described = document(stage.admin)
+    content = described["paths"]["/files"]["post"]["requestBody"]["content"]
+    columns = set(schema(stage.admin, "Item.system_files")["properties"])
+    in_json = content["application/json"]["schema"]
+    assert set(in_json["properties"]) == columns - SERVER_OWNED | {"data"}
+    in_form = content["multipart/form-data"]["schema"]
+    assert set(in_form["properties"]) == columns - SERVER_OWNED | {"file"}
+    body = {"filename_download": "a.txt", "title": "A", "tags": ["b"], "data": "YQ=="}
+    jsonschema_rs.validate({**in_json, "components": described["components"]}, body)
+    changed = set(schema(stage.admin, "ItemChange.system_files")["properties"])
+    assert changed == columns - SERVER_OWNED - CREATE_ONLY
+
+
+def test_a_service_that_is_not_well_is_as_the_document_says(stage: Stage) -> None:
+    described = document(stage.admin)
+    responses = described["paths"]["/server/health"]["get"]["responses"]
+    for status, body in (
+        ("200", {"data": {"status": "ok"}}),
+        ("200", {"data": {"status": "warn", "storage": {"local": {"status": "error"}}}}),
+        ("503", {"data": {"status": "error", "reason": "The database does not answer."}}),
+    ):
+        jsonschema_rs.validate(responses[status]["content"]["application/json"]["schema"], body)
+
+
+def test_a_refusal_says_what_is_left_and_when_to_come_again(stage: Stage) -> None:
+    refusal = document(stage.admin)["components"]["responses"]["Error429"]
+    names = {"Retry-After", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
+    assert set(refusal["headers"]) == names
 
 
 def test_operation_ids_are_unique(stage: Stage) -> None:

@@ -57,6 +57,13 @@ def post(url: str, body: Json, token: str = "") -> Json:
     return data
 
 
+def session_cookie(url: str) -> str:
+    """Log in as a browser does, and return the cookie of the session."""
+    body = {**ACCOUNT, "mode": "session"}
+    cookies = requests.post(f"{url}/auth/login", json=body, timeout=30).cookies
+    return str(cookies["cms_session_token"])
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
@@ -75,7 +82,7 @@ def visit(request: pytest.FixtureRequest, folder: Path) -> Visit:
         post(f"{url}/collections", PLANETS, token)
         post(f"{url}/items/planets", {"name": "Jupiter"}, token)
         done = subprocess.run(
-            ["node", "visit.mjs", chromium, url, token, str(picture)],
+            ["node", "visit.mjs", chromium, url, token, str(picture), session_cookie(url)],
             cwd=folder,
             capture_output=True,
             text=True,
@@ -103,6 +110,10 @@ def test_with_a_token_it_shows_the_operations_of_a_collection(visit: Visit) -> N
         *(f"{method}-{row}" for method in ("get", "patch", "delete")),
     }
     assert "post-/collections" in visit["own"]
+
+
+def test_with_the_cookie_of_a_session_it_shows_the_same_without_a_token(visit: Visit) -> None:
+    assert visit["ofSession"] == visit["own"]
 
 
 def test_an_operation_is_called_with_the_token(visit: Visit) -> None:

@@ -1,8 +1,8 @@
 // Visits /docs in Chromium as a reader would, and prints what was seen as JSON.
-// node visit.mjs <browser> <address of the service> <token> <file of the screenshot>
+// node visit.mjs <browser> <address of the service> <token> <file of the screenshot> <session cookie>
 import { chromium } from "playwright-core";
 
-const [executablePath, service, token, picture] = process.argv.slice(2);
+const [executablePath, service, token, picture, cookie] = process.argv.slice(2);
 const LIST = "get-/items/planets";
 
 const seen = { requests: [], problems: [] };
@@ -52,6 +52,11 @@ async function visit(page) {
   await page.getByRole("button", { name: "Show" }).click();
   await page.locator("output.error").waitFor();
   seen.message = await page.locator("output").textContent();
+
+  await page.context().addCookies([{ name: "cms_session_token", value: cookie, url: `${service}/` }]);
+  await page.reload();
+  await entry(page, LIST).waitFor();
+  seen.ofSession = await operations(page);
 }
 
 function entry(page, operation) {

@@ -129,6 +129,7 @@ def test_without_redis_each_machine_counts_for_itself_and_logs_it_once(
     assert [client.get("/auth").status for _ in range(7)] == [200] * 5 + [429] * 2
     lost = [text for text in service_log.messages if "counts requests for itself" in text]
     assert len(lost) == 1
+    assert ".." not in lost[0]
     part = make_limited(own_redis).bearing(admin_token).get("/server/health").data["redis"]
     assert part["status"] == "error"
     assert part["reason"].startswith("Redis does not answer")

@@ -7,20 +7,25 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 from falcon import testing
 
-from cms.config import Config
+from cms.config import Config, load
 from cms.database import connections
 from cms.http.middleware.rate_limit import LOGIN_ROUTES
 from cms.rate_limits.account_names import account_name
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client, with_other_status
+from tests.people import OWN_ORIGIN
 
 LIMIT = "X-RateLimit-Limit"
 REMAINING = "X-RateLimit-Remaining"
 RESET = "X-RateLimit-Reset"
+
+SESSION = "cms_session_token"
+STATIC_TOKEN = "a-static-token-of-a-user"
 
 _numbers = itertools.count()
 
@@ -277,6 +282,20 @@ def test_no_spelling_of_an_address_has_attempts_of_its_own(make_limited: MakeLim
         assert answer.status == 429, email
 
 
+def test_no_spelling_of_a_share_has_attempts_of_its_own(make_limited: MakeLimited) -> None:
+    share = "5e0c39b4-0b0e-4d5c-8a0e-0d3f1b6a7c11"
+    client = make_limited(rate_limiter_logins_per_account=1)
+    assert client.post("/shares/auth", {"share": share, "password": "x"}).status == 401
+    for spelling in (
+        share.upper(),
+        share.replace("-", ""),
+        f"{share[0]}-{share[1:]}",
+        f"{{{share}}}",
+    ):
+        answer = client.post("/shares/auth", {"share": spelling, "password": "x"})
+        assert answer.status == 429, spelling
+
+
 @pytest.mark.release
 def test_what_postgresql_takes_for_equal_is_one_account(dsn: str) -> None:
     characters = [chr(number) for number in range(1, 0x110000) if not 0xD800 <= number < 0xE000]
@@ -339,3 +358,41 @@ def test_a_wrong_code_is_limited_for_who_is_logged_in(
     admin = client.login(ADMIN_EMAIL, ADMIN_PASSWORD)
     statuses = [admin.post("/users/me/tfa/generate", {"password": "x"}).status for _ in range(5)]
     assert statuses == [401, 401, 401, 429, 429]
+
+
+def test_all_credentials_of_a_user_have_attempts_in_common(make_limited: MakeLimited) -> None:
+    client = make_limited(rate_limiter_logins_per_account=5)
+    own = {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}
+    access_token = client.post("/auth/login", own).data["access_token"]
+    changed = client.bearing(access_token).patch("/users/me", {"token": STATIC_TOKEN})
+    assert changed.status == 200
+    of_callers = [{"Authorization": f"Bearer {token}"} for token in (access_token, STATIC_TOKEN)]
+    for _ in range(2):
+        cookie = client.post("/auth/login", {**own, "mode": "session"}).cookies[SESSION].value
+        of_callers.append({"Cookie": f"{SESSION}={cookie}", "Origin": OWN_ORIGIN})
+    statuses = []
+    for headers in of_callers * 2:
+        answer = client.send("POST", "/users/me/tfa/generate", {"password": "x"}, **headers)
+        statuses.append(answer.status)
+    assert statuses == [401] * 5 + [429] * 3
+
+
+def test_attempts_at_a_directory_are_limited_by_account(
+    make_limited: MakeLimited, tmp_path: Path
+) -> None:
+    settings = {
+        "AUTH_PROVIDERS": "ldap",
+        "AUTH_LDAP_DRIVER": "ldap",
+        "AUTH_LDAP_CLIENT_URL": "ldap://127.0.0.1:1",
+        "AUTH_LDAP_BIND_DN": "cn=cms",
+        "AUTH_LDAP_BIND_PASSWORD": "x",
+        "AUTH_LDAP_USER_DN": "ou=people",
+    }
+    providers = load(settings, folder=tmp_path).providers
+    client = make_limited(rate_limiter_logins_per_account=2, providers=providers)
+    statuses = []
+    for identifier in ("ann", "ANN", " ann", "ann"):
+        body = {"identifier": identifier, "password": "x"}
+        statuses.append(client.post("/auth/login/ldap", body).status)
+    assert statuses == [503, 503, 429, 429]
+    assert client.post("/auth/login/ldap", {"identifier": "ben", "password": "x"}).status == 503

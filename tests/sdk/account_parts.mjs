@@ -1,7 +1,10 @@
 // People: logins, accounts by mail, second factors, roles and permissions; and the rows, files and shares of them.
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
-import { ask, askAs, email, has, lifecycle, mailedToken, newClient, oneTimeCode, password, refused, sdk, table, url } from './session.mjs';
+import {
+  ask, askAs, email, forLogin, forLogout, forRefresh, has, lifecycle, logIn, mailedToken, newClient, oneTimeCode,
+  password, refused, sdk, table, url,
+} from './session.mjs';
 
 const SECRET = 'a secret that is long enough';
 const anonymous = sdk.createDirectus(url).with(sdk.rest());
@@ -25,7 +28,7 @@ async function newPerson(role = null) {
 
 async function loggedIn(address) {
   const user = newClient();
-  await user.login(address, SECRET);
+  await logIn(user, address, SECRET);
   return user;
 }
 
@@ -43,12 +46,12 @@ const hasBytes = (buffer) => assert.deepEqual(new Uint8Array(buffer), BYTES);
 
 export const parts = {
   async logins() {
-    const tokens = await askAs(anonymous, 'login', email, password, { mode: 'json' });
+    const tokens = await askAs(anonymous, 'login', ...forLogin(email, password, 'json'));
     assert.ok(tokens.access_token && tokens.refresh_token && tokens.expires > 0);
-    const renewed = await askAs(anonymous, 'refresh', 'json', tokens.refresh_token);
+    const renewed = await askAs(anonymous, 'refresh', ...forRefresh('json', tokens.refresh_token));
     assert.notEqual(renewed.refresh_token, tokens.refresh_token);
-    await askAs(anonymous, 'logout', renewed.refresh_token, 'json');
-    await assert.rejects(askAs(anonymous, 'refresh', 'json', renewed.refresh_token));
+    await askAs(anonymous, 'logout', ...forLogout('json', renewed.refresh_token));
+    await assert.rejects(askAs(anonymous, 'refresh', ...forRefresh('json', renewed.refresh_token)));
     assert.deepEqual(await ask('readProviders'), []);
   },
 
@@ -57,7 +60,7 @@ export const parts = {
     await askAs(anonymous, 'passwordRequest', address);
     await askAs(anonymous, 'passwordReset', await mailedToken(address), `${SECRET} 2`);
     const user = newClient();
-    await user.login(address, `${SECRET} 2`);
+    await logIn(user, address, `${SECRET} 2`);
     assert.equal((await askAs(user, 'readMe', { fields: ['email'] })).email, address);
   },
 
@@ -82,8 +85,8 @@ export const parts = {
     const { secret, otpauth_url: link } = await askAs(user, 'generateTwoFactorSecret', SECRET);
     assert.match(link, /^otpauth:\/\/totp\//);
     await askAs(user, 'enableTwoFactor', secret, oneTimeCode(secret, -1));
-    await assert.rejects(newClient().login(address, SECRET));
-    await newClient().login(address, SECRET, { otp: oneTimeCode(secret) });
+    await assert.rejects(logIn(newClient(), address, SECRET));
+    await logIn(newClient(), address, SECRET, { otp: oneTimeCode(secret) });
     await askAs(user, 'disableTwoFactor', oneTimeCode(secret, 1));
     await loggedIn(address);
   },

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both versions of the SDK."""
+    """A folder with all versions of the SDK that are tested."""
     folder = tmp_path_factory.mktemp("sdk")
     install(HERE, folder, *(script.name for script in HERE.glob("*.mjs")))
     return folder

@@ -1,6 +1,6 @@
 // Collections, fields, relations and items.
 import assert from 'node:assert/strict';
-import { ask, client, command, refused, sdk, table } from './session.mjs';
+import { ask, client, command, has, refused, sdk, table } from './session.mjs';
 
 export const parts = {
   async collections() {
@@ -24,6 +24,11 @@ export const parts = {
     const read = await ask('readField', collection, 'price');
     assert.equal(read.meta.note, 'net');
     assert.equal((await ask('updateField', collection, 'price', { meta: { note: 'gross' } })).meta.note, 'gross');
+    if (has('updateFields')) {
+      const batch = ['price', 'title'].map((field) => ({ field, meta: { note: `of ${field}` } }));
+      const notes = (await ask('updateFields', collection, batch)).map(({ meta }) => meta.note);
+      assert.deepEqual(notes, ['of price', 'of title']);
+    }
     assert.ok((await ask('readFields')).some((one) => one.collection === collection && one.field === 'price'));
     await ask('deleteField', collection, 'price');
     const left = await ask('readFieldsByCollection', collection);

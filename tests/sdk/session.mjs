@@ -15,12 +15,24 @@ export const password = secret;
 /** The names of all commands that were sent. */
 export const sent = new Set();
 
+/** Whether this version takes the arguments of a login in an object: from 20 on it does. */
+const takesObjects = sdk.login.length === 1;
+const credentials = (address, text) => (takesObjects ? [{ email: address, password: text }] : [address, text]);
+
+/** Log a client in by address and password. */
+export const logIn = (user, address, text, ...options) => user.login(...credentials(address, text), ...options);
+
+/** The arguments of the commands of logins, as this version takes them. */
+export const forLogin = (address, text, mode) => [...credentials(address, text), { mode }];
+export const forRefresh = (mode, token) => (takesObjects ? [{ mode, refresh_token: token }] : [mode, token]);
+export const forLogout = (mode, token) => (takesObjects ? [{ mode, refresh_token: token }] : [token, mode]);
+
 /** A client for a login of its own; a timer to refresh it would keep this process alive. */
 export const newClient = () =>
   sdk.createDirectus(url).with(sdk.authentication('json', { autoRefresh: false })).with(sdk.rest());
 
 export const client = sdk.createDirectus(url).with(sdk.authentication('json')).with(sdk.rest());
-await client.login(email, password);
+await logIn(client, email, password);
 
 /** The command of this name; a wrapper such as withToken is noted by its own name. */
 export function command(name, ...args) {

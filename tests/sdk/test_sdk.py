@@ -23,7 +23,7 @@ PARTS = sorted(
     for file in HERE.glob("*_parts.mjs")
     for name in re.findall(r"^  async (\w+)\(\) \{$", file.read_text(), re.MULTILINE)
 )
-PACKAGES = ("sdk-of-directus-10", "sdk-of-directus-11")
+PACKAGES = ("sdk-of-directus-10", "sdk-of-directus-11", "newest-sdk")
 
 CALL_SECONDS = 240  # for some hundred calls, on a machine that runs other tests beside
 EMAIL = "admin@example.com"

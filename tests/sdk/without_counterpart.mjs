@@ -4,6 +4,8 @@ const versions = 'there are no content versions; revisions keep the history of e
 const webhooks = 'a flow with the trigger `event` and the operation `request` does the same';
 const policies = 'a permission belongs to a role';
 const extensions = 'there are no extensions';
+const deployments = 'there are no deployments; a flow with the operation `request` starts one elsewhere';
+const archives = 'there are no archives of files; `readAssetRaw` reads each of them';
 const graphql = 'there is no GraphQL';
 
 const list = (reason, commands) =>
@@ -47,7 +49,35 @@ export const counterparts = {
     deletePolicies: [['1']],
   }),
   ...list(`${policies}; \`readMe\` with the fields of \`role\` tells the caller's`, { readRolesMe: [] }),
-  ...list(extensions, { readExtensions: [], updateExtension: ['bundle', 'name', {}] }),
+  ...list(extensions, {
+    readExtensions: [],
+    updateExtension: ['bundle', 'name', {}],
+    deleteExtension: ['1'],
+    readRegistryAccount: ['1'],
+    readRegistryExtension: ['1'],
+    readRegistryExtensions: [],
+    installRegistryExtension: ['1', '2'],
+    reinstallRegistryExtension: ['1'],
+    uninstallRegistryExtension: ['1'],
+  }),
+  ...list(deployments, {
+    createDeployment: [{}],
+    readDeployment: ['vercel'],
+    readDeployments: [],
+    readDeploymentDashboard: ['vercel'],
+    readDeploymentProject: ['vercel', '1'],
+    readDeploymentProjects: ['vercel'],
+    readDeploymentRun: ['vercel', '1'],
+    readDeploymentRuns: ['vercel', '1'],
+    readDeploymentRunStats: ['vercel', '1'],
+    updateDeployment: ['vercel', {}],
+    updateDeploymentProjects: ['vercel', [], []],
+    deleteDeployment: ['vercel'],
+    triggerDeployment: ['vercel', '1'],
+    cancelDeployment: ['vercel', '1'],
+  }),
+  ...list(archives, { downloadFilesZip: [['1']], downloadFolderZip: ['1'] }),
+  ...list('an import fills one collection: `utilsImport` for each', { utilsImportBatch: [new FormData()] }),
   ...list(graphql, { readGraphqlSdl: [] }),
   ...list('operations run with their flow: `triggerFlow`', { triggerOperation: ['1', {}] }),
 };

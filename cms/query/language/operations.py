@@ -28,6 +28,10 @@ _ALLOWED_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 _COMMON_FIELDS = frozenset({"id", "method", "collection"})
 
+METHODS = tuple(_ALLOWED_FIELDS)
+ARGUMENTS = tuple(sorted(frozenset().union(*_ALLOWED_FIELDS.values())))
+"""What operations take beside the fields that all have; each method takes some of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchOperation:
