@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from cms.files.storage import CHUNK_BYTES, Storage, location_fault
 
 
-@dataclass(frozen=True, slots=True)
-class StoredContent:
+class StoredContent(NamedTuple):
     """A content and its size; `data` are all bytes of a small one.
 
     Files in a folder are read without the storage's library, which takes ten times as long.
@@ -20,7 +19,7 @@ class StoredContent:
     storage: Storage
     path: str
     size: int
-    data: bytes | None = field(default=None, repr=False)
+    data: bytes | None = None
 
     def chunks(self, start: int, length: int) -> Iterator[bytes]:
         """Return `length` bytes from `start` on, which must lie within the content."""

@@ -138,6 +138,7 @@ def _set_disposition(
     response.set_header("Content-Disposition", disposition(kind, filename))
 
 
+@lru_cache(maxsize=1_000)
 def disposition(kind: str, filename: str) -> str:
     """Return a Content-Disposition header for a file name (RFC 6266).
 

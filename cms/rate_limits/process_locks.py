@@ -59,6 +59,8 @@ class MutexLocks:
     def acquire(self, number: int) -> None:
         mutex = self._mutexes[number]
         result = self._try(mutex)
+        if not result:
+            return  # nearly always
         if result == errno.EBUSY:
             result = self._wait(mutex)
         # Its holder was killed. What it was writing is usable: see `SharedTable`.

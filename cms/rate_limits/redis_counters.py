@@ -7,7 +7,7 @@ from typing import Any
 
 from cms.rate_limits.counters import CountersLost
 from cms.rate_limits.redis_storage import no_answer, open_redis
-from cms.rate_limits.windows import Limit, Usage, Window, acquire
+from cms.rate_limits.windows import Limit, Usage, acquire
 
 PREFIX = "cms:limits"
 
@@ -62,7 +62,7 @@ class RedisCounters:
             # Redis answers 0 in the last millisecond of a window, and a negative number if there is
             # no window yet.
             seconds = max(milliseconds, 1) / 1000 if count else 0.0
-            windows.append(Window(count, seconds))
+            windows.append((count, seconds))
         return acquire(windows, limits, now=0.0)[1]
 
     def close(self) -> None:

@@ -55,9 +55,9 @@ class SharedMemoryStorage(Storage):
 
         def add(window: Window) -> tuple[Window, int]:
             now = self._clock()
-            current = window if now < window.end else Window(0, now + expiry)
-            changed = Window(max(0, current.requests + amount), current.end)
-            return changed, changed.requests
+            requests, end = window if now < window[1] else (0, now + expiry)
+            changed = max(0, requests + amount)
+            return (changed, end), changed
 
         return self._change_window(key, add)
 
@@ -65,7 +65,8 @@ class SharedMemoryStorage(Storage):
         """Return the count of the window of a key."""
 
         def count(window: Window) -> tuple[Window, int]:
-            return window, window.requests if self._clock() < window.end else 0
+            requests, end = window
+            return window, requests if self._clock() < end else 0
 
         return self._change_window(key, count)
 
@@ -73,7 +74,8 @@ class SharedMemoryStorage(Storage):
         """Return when the window of a key ends, in seconds since the epoch."""
 
         def seconds_left(window: Window) -> tuple[Window, float]:
-            return window, max(0.0, window.end - self._clock())
+            _, end = window
+            return window, max(0.0, end - self._clock())
 
         return time.time() + self._change_window(key, seconds_left)
 

@@ -84,8 +84,8 @@ class SharedTable:
         count = (position + _COUNTS_AT) // 4
         end = (position + _ENDS_AT) // 8
         return (
-            Window(self._counts[count], self._ends[end]),
-            Window(self._counts[count + 1], self._ends[end + 1]),
+            (self._counts[count], self._ends[end]),
+            (self._counts[count + 1], self._ends[end + 1]),
         )
 
     def _write(self, position: int, windows: Windows) -> None:
@@ -97,10 +97,10 @@ class SharedTable:
         count = (position + _COUNTS_AT) // 4
         end = (position + _ENDS_AT) // 8
         first, second = windows
-        self._counts[count] = first.requests
-        self._counts[count + 1] = second.requests
-        self._ends[end] = first.end
-        self._ends[end + 1] = second.end
+        self._counts[count], first_end = first
+        self._counts[count + 1], second_end = second
+        self._ends[end] = first_end
+        self._ends[end + 1] = second_end
 
     def _entry_for(self, key: bytes, start: int) -> int:
         """Return the position of the entry that a new key of a bucket takes."""

@@ -18,17 +18,15 @@ class Limit(NamedTuple):
     seconds: int
 
 
-class Window(NamedTuple):
-    """A window: the requests that were counted in it, and its end in seconds of a clock.
+# A plain tuple: every request of every client makes several, and a named one takes ten times as
+# long to make and to take apart.
+Window = tuple[int, float]
+"""A window: the requests that were counted in it, and its end in seconds of a clock.
 
-    One refused request is counted as well: the first, so that it can be told from later ones.
-    """
+One refused request is counted as well: the first, so that it can be told from later ones.
+"""
 
-    requests: int
-    end: float
-
-
-NEVER = Window(0, 0.0)
+NEVER: Window = (0, 0.0)
 """The window of somebody who has sent no request yet."""
 
 
@@ -64,37 +62,41 @@ def acquire(
     amount = 0
     end_of_fewest = 0.0
     # One loop without a value for each step: every request of every client comes by here.
-    for (requests, end), (limit, seconds) in zip(windows, limits, strict=True):
+    for (requests, end), limit in zip(windows, limits, strict=True):
         # An end that is further away than the window is long was written by another clock.
-        if not now < end <= now + seconds:
+        latest_end = now + limit.seconds
+        if not now < end <= latest_end:
             requests = 0
-            end = now + seconds
-        left = limit - requests
+            end = latest_end
+        left = limit.amount - requests
         if left < fewest_left or (left == fewest_left and end > end_of_fewest):
             fewest_left = left
-            amount = limit
+            amount = limit.amount
             end_of_fewest = end
-        changed.append(Window(requests + 1, end))
+        changed.append((requests + 1, end))
     if fewest_left <= 0:
         return _refuse(windows, limits, now)
     return tuple(changed), Usage(True, amount, int(fewest_left) - 1, end_of_fewest - now)
 
 
 def _current(window: Window, limit: Limit, now: float) -> Window:
-    if now < window.end <= now + limit.seconds:
+    _, end = window
+    if now < end <= now + limit.seconds:
         return window
-    return Window(0, now + limit.seconds)
+    return 0, now + limit.seconds
 
 
 def _tightest(windows: Sequence[Window], limits: Sequence[Limit]) -> int:
     """Return the index of the window with the fewest requests left, and of the latest end."""
     tightest = 0
-    for index in range(1, len(windows)):
-        fewest = max(0, limits[tightest].amount - windows[tightest].requests)
-        remaining = max(0, limits[index].amount - windows[index].requests)
-        is_later = windows[index].end > windows[tightest].end
-        if remaining < fewest or (remaining == fewest and is_later):
+    fewest = math.inf
+    latest_end = 0.0
+    for index, ((requests, end), limit) in enumerate(zip(windows, limits, strict=True)):
+        remaining = max(0, limit.amount - requests)
+        if remaining < fewest or (remaining == fewest and end > latest_end):
             tightest = index
+            fewest = remaining
+            latest_end = end
     return tightest
 
 
@@ -104,13 +106,13 @@ def _refuse(
     """Return the windows; those that refuse for the first time count one request more."""
     current = [_current(window, limit, now) for window, limit in zip(stored, limits, strict=True)]
     tightest = _tightest(current, limits)
-    seconds_left = current[tightest].end - now
+    seconds_left = current[tightest][1] - now
     is_first = False
     changed = []
-    for before, window, limit in zip(stored, current, limits, strict=True):
-        if window.requests == limit.amount:
+    for before, (requests, end), limit in zip(stored, current, limits, strict=True):
+        if requests == limit.amount:
             is_first = True
-            changed.append(Window(window.requests + 1, window.end))
+            changed.append((requests + 1, end))
         else:
             changed.append(before)
     return tuple(changed), Usage(False, limits[tightest].amount, 0, seconds_left, is_first)

@@ -16,7 +16,6 @@ from typing import Protocol
 from cms.config import Config
 from cms.rate_limits.counters import RETRY_SECONDS
 from cms.rate_limits.shared_table import KEY_BYTES, SharedTable, Windows, process_table
-from cms.rate_limits.windows import Window
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
 
 log = logging.getLogger("cms")
@@ -67,7 +66,7 @@ class RecentWriters:
         end = self._clock() + self._seconds
 
         def begin(windows: Windows) -> tuple[Windows, None]:
-            return (Window(1, end), windows[1]), None
+            return ((1, end), windows[1]), None
 
         self._table.change(key, begin)
         if self._may_try() and self._shared:
@@ -93,7 +92,8 @@ class RecentWriters:
         now = self._clock()
 
         def look(windows: Windows) -> tuple[Windows, bool]:
-            return windows, now < windows[0].end
+            _, end = windows[0]
+            return windows, now < end
 
         return self._table.change(key, look)
 

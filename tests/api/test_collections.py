@@ -87,6 +87,8 @@ def test_a_folder_is_a_record_without_a_table(api: Client, dsn: str) -> None:
     assert record["schema"] is None
     assert api.get("/fields/blog").data == []
     assert api.get("/items/blog").codes == ["NOT_FOUND"]
+    assert api.get("/items/blog/1").codes == ["NOT_FOUND"]
+    assert api.post("/items/blog", {}).codes == ["NOT_FOUND"]
     refused = api.post("/fields/blog", {"field": "title", "type": "string"})
     assert (refused.status, refused.codes) == (400, ["INVALID_PAYLOAD"])
     with psycopg.connect(dsn) as connection:

@@ -124,12 +124,12 @@ def test_only_the_first_refusal_of_a_window_is_marked() -> None:
 
 def test_an_end_of_another_clock_does_not_count() -> None:
     client = Client(Limit(1, 1))
-    client.windows = [Window(1, 1_000_000.0)]
+    client.windows = [(1, 1_000_000.0)]
     assert client.send(5.0) == Usage(True, 1, 0, 1.0)
 
 
 def test_a_lower_limit_than_was_counted_refuses() -> None:
-    assert not acquire([Window(10, 1.5)], [Limit(4, 1)], 1.0)[1].passed
+    assert not acquire([(10, 1.5)], [Limit(4, 1)], 1.0)[1].passed
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ def test_a_shape_filled_again_is_what_was_sent(query_string: str) -> None:
     [
         ("filter[title][_eq]=a", "filter[title][_eq]=b%26+c"),
         ("limit=5&filter%5Bviews%5D%5B_gte%5D=1", "limit=5&filter%5Bviews%5D%5B_gte%5D=2"),
+        ("filter%5bviews%5d%5b_gte%5d=1", "filter%5bviews%5d%5b_gte%5d=2"),
         (
             "filter[_or][0][a][_contains]=a&filter[_or][1][b][_lt]=",
             "filter[_or][0][a][_contains]=&filter[_or][1][b][_lt]=5",

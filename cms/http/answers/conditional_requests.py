@@ -45,8 +45,11 @@ def byte_range_of(
     A range that cannot be read, names several parts or belongs to another version is ignored.
     Raises `RangeNotSatisfiable`.
     """
+    header = request.get_header("Range")
+    if header is None:
+        return None
     # Without both numbers "bytes=-" asks for nothing. A HEAD is answered as without a range.
-    bounds = _RANGE.fullmatch((request.get_header("Range") or "").strip().lower())
+    bounds = _RANGE.fullmatch(header.strip().lower())
     if bounds is None or bounds.groups() == ("", "") or request.context.method != "GET":
         return None
     # A part of this version would not fit the part of another one that the client has.

@@ -52,7 +52,8 @@ def path_of(environ: Mapping[str, Any], path: str) -> str:
     this path: then a proxy or a middleware has changed the path.
     """
     target = str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or "")
-    if _ENCODED.search(target) is None:
+    # Nearly every target has no percent sign, and that is seen much sooner.
+    if "%" not in target or _ENCODED.search(target) is None:
         return path
     target_path = ENCODED_SLASH.join(map(_decoded, _ENCODED.split(_path_of_target(target))))
     if not target_path.replace(ENCODED_SLASH, "/").endswith(path):

@@ -23,6 +23,8 @@ _ALIASES: Mapping[str, str] = MappingProxyType({"SEARCH": "QUERY"})
 # an unknown method that is routed as TRACE is answered 405.
 _UNSUPPORTED = "TRACE"
 _METHOD_NOT_ALLOWED = 405
+_CONTENT_HEADERS = ("CONTENT_TYPE", "CONTENT_LENGTH")
+"""Headers that WSGI passes under other names than all others."""
 _KNOWN = frozenset(falcon.COMBINED_METHODS) - {"WEBSOCKET"}
 
 
@@ -127,6 +129,19 @@ class Request(falcon.Request):
         # `context.method`, for the log and for errors.
         if self.method not in _KNOWN:
             self.method = _ALIASES.get(self.method, _UNSUPPORTED)
+
+    def get_header(  # type: ignore[override]  # in place of all of Falcon's overloads
+        self,
+        name: str,
+        required: bool = False,  # noqa: FBT001  # Falcon's signature
+        default: str | None = None,
+    ) -> str | None:
+        """Return a header; one that is missing costs no exception, as it does in Falcon."""
+        key = name.upper().replace("-", "_")
+        value: str | None = self.env.get(f"HTTP_{key}")
+        if value is None and (required or key in _CONTENT_HEADERS):
+            return super().get_header(name, required, default)
+        return default if value is None else value
 
 
 def method_label(request: falcon.Request, status: int) -> str:

@@ -79,12 +79,10 @@ def prepare_read(
     comes with the version of a singleton, and with the cursor of a list.
     `nested_page` is the page of the lists in the items, when it is not the store's.
     """
-    preparation = _Preparation(store, context, request, keyed, for_answer, nested_page)
     # Bodies of SEARCH and reads with tests of their own are rare: only their statements are cached.
-    if request.params is not None:
-        return preparation.run_or_refuse_all(request.params)
-    if request.only or _CURSOR.search(request.query_string):
-        return preparation.run_or_refuse_all(nested_params(request.query_string))
+    if request.params is not None or request.only or _CURSOR.search(request.query_string):
+        preparation = _Preparation(store, context, request, keyed, for_answer, nested_page)
+        return preparation.run_or_refuse_all(_params_of(request))
     shape = shape_of(request.query_string)
     # Everything that the statement depends on, besides the snapshot. Add each new dependency here,
     # or a request would get the statement of another one.
@@ -101,11 +99,12 @@ def prepare_read(
     if cached is not None and cached.is_for(context.actor.policy):
         store.database.metrics.count_plan_cache_hit()
         return cached.statement, shape.fill_gaps(cached.literals)
+    preparation = _Preparation(store, context, request, keyed, for_answer, nested_page)
     try:
         cached = preparation.run(shape.params())
     except Refused:
         # The shape lacks the operands: the problems are those of the query string as sent.
-        return preparation.run_or_refuse_all(nested_params(request.query_string))
+        return preparation.run_or_refuse_all(_params_of(request))
     context.snapshot.prepared_reads[key] = cached
     return cached.statement, shape.fill_gaps(cached.literals)
 
@@ -209,6 +208,12 @@ class _Preparation(NamedTuple):
         bind_values(planned.statement.values, bindings)
 
 
+def _params_of(request: ReadRequest) -> Mapping[str, object]:
+    if request.params is not None:
+        return request.params
+    return nested_params(request.query_string)
+
+
 def cursor_seal(
     store: Store,
     context: RequestContext,
@@ -217,9 +222,7 @@ def cursor_seal(
 ) -> CursorSeal:
     """Return the seal of the cursors of a read; `params` are its parameters, where known."""
     if params is None:
-        params = request.params
-    if params is None:
-        params = nested_params(request.query_string)
+        params = _params_of(request)
     return seal_of(store.cursor_secret, context, request.collection, params, request.only)
 
 

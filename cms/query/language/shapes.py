@@ -32,7 +32,6 @@ _NAMES = "|".join(
     if operator.operand_kind in (OperandKind.ONE, OperandKind.PATTERN)
 )
 _LAST = f"(?:{_NAMES}){_CLOSES}"
-_BRACKET = re.compile(_OPENS)
 # The groups of `filter[price][_gt]=5` are `filter[price][_gt]=` and `5`. (?<![^&]) is the start of
 # a parameter, (?!_LAST) keeps an operator out of the middle, and (?!\$|%24) leaves variables to the
 # parser.
@@ -105,8 +104,7 @@ def shape_of(query_string: str) -> QueryShape:
     These are operands of operators with one value; variables such as `$NOW` stay.
     """
     # A string that the parser refuses, or decodes in a way of its own, is left to it as a whole.
-    has_brackets = _BRACKET.search(query_string) is not None
-    if not has_brackets or not query_string.isascii() or _holds_zero(query_string):
+    if not _has_brackets(query_string) or not query_string.isascii() or _holds_zero(query_string):
         return QueryShape(query_string)
     operands: list[str] = []
 
@@ -115,6 +113,11 @@ def shape_of(query_string: str) -> QueryShape:
         return match[1] + _OPERAND_MARKER
 
     return QueryShape(_OPERAND.sub(take_out, query_string), tuple(operands))
+
+
+def _has_brackets(query_string: str) -> bool:
+    # Three searches for a text take a tenth of the time of one for a pattern.
+    return "[" in query_string or "%5B" in query_string or "%5b" in query_string
 
 
 def _holds_zero(query_string: str) -> bool:

@@ -71,7 +71,7 @@ class Statement:
     def version(self, rows: Rows) -> Version:
         """Return the counters under which the rows were read."""
         at = self._first_extra
-        return Version(*rows[0][at : at + 3])
+        return Version._make(rows[0][at : at + 3])
 
     def items(self, rows: Rows) -> list[dict[str, Any]]:
         """Return the rows as items, with nested parts as ready JSON."""
