@@ -42,10 +42,6 @@ def archive_at(address: str, config: Config) -> Archive:
     return ArchiveFile(Path(address))
 
 
-class _Unfinished(BackupError):
-    """Another process writes an archive of the same name, or has been cut off."""
-
-
 class ArchiveFile:
     """A file, which only its owner may read."""
 
@@ -56,13 +52,12 @@ class ArchiveFile:
         self._refuse_existing()
         # Under another name until it is whole.
         unfinished = self._path.with_name(f"{self._path.name}.part")
+        descriptor = self._new_file(unfinished)
         try:
-            self._fill(self._new_file(unfinished), chunks)
+            self._fill(descriptor, chunks)
             self._refuse_existing()
             with self._expected("written"):
                 unfinished.rename(self._path)
-        except _Unfinished:
-            raise
         except BaseException:
             unfinished.unlink(missing_ok=True)
             raise
@@ -72,7 +67,7 @@ class ArchiveFile:
             with self._expected("written"):
                 return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            raise _Unfinished(
+            raise BackupError(
                 f"{path} is there already: another backup is under way, or one was cut off. "
                 "Remove it if none is."
             ) from None
@@ -87,7 +82,8 @@ class ArchiveFile:
                 os.fsync(file.fileno())
 
     def _refuse_existing(self) -> None:
-        if self._path.exists() or self._path.is_symlink():
+        # Not `Path.exists`, which raises for a name that is too long or a folder that is closed.
+        if os.path.lexists(self._path):
             raise BackupError(f"{self._path} is there already. Name a new file.")
 
     def read(self) -> Iterator[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cms.backup.error import BackupError
 from cms.backup.manifest import Head
-from cms.database.bulk import count_rows, has_rows
+from cms.database.bulk import TableInSchema, count_rows, has_rows
 from cms.database.connections import Transaction, single_values
 from cms.database.migrate import read_migrations
 from cms.database.statements import sql_folder, statement
@@ -71,13 +71,15 @@ def missing_extensions(head: Head, transaction: Transaction) -> list[str]:
 
 def content_of(transaction: Transaction) -> str | None:
     """Name something in an installation that a new one does not have; None for nothing."""
+    ((schema, _server, _has_service),) = transaction.execute(statement("describe_database"))
     for name, _size, _columns in transaction.execute(statement("list_backup_tables")):
+        table = TableInSchema(schema, name)
         if not name.startswith(("system_", "procrastinate_")):
             return f"the table {name}"
-        if name in _SINGLE_ROWS and count_rows(transaction, name) > 1:
+        if name in _SINGLE_ROWS and count_rows(transaction, table) > 1:
             return f"more than one row in {name}"
         is_own = name in _OWN_TABLES | _SINGLE_ROWS or name.startswith(_OWN_PREFIXES)
-        if not is_own and has_rows(transaction, name):
+        if not is_own and has_rows(transaction, table):
             return f"rows in {name}"
     for (name,) in transaction.execute(statement("list_own_objects")):
         return str(name)

@@ -13,7 +13,7 @@ from cms.backup.manifest import TABLES, Head, Table
 from cms.backup.progress import Watcher
 from cms.backup.verifying import head_of, verified, watched
 from cms.database import bulk, row_merging
-from cms.database.bulk import bulk_transaction
+from cms.database.bulk import TableInSchema, bulk_transaction
 from cms.database.connections import Transaction, single_values
 from cms.database.error_mapping import Deadlock
 from cms.database.row_merging import ForeignKey, Merged
@@ -42,10 +42,11 @@ class CollectionRestoration:
         table = _table(head, self.collection)
         with bulk_transaction(self.dsn, reads_only=True) as transaction:
             _check_columns(transaction, table)
+            ((schema, _server, _),) = transaction.execute(statement("describe_database"))
         verified(self.archive, self.watcher)
         for _attempt in range(_ATTEMPTS):
             try:
-                return self._write(head, table)
+                return self._write(head, table, TableInSchema(schema, table.name))
             except Deadlock:
                 continue
         raise BackupError(
@@ -53,18 +54,19 @@ class CollectionRestoration:
             "less to do. Nothing has been changed."
         )
 
-    def _write(self, head: Head, table: Table) -> Merged:
+    def _write(self, head: Head, table: Table, name: TableInSchema) -> Merged:
         with bulk_transaction(self.dsn, reads_only=False) as transaction:
             # Before anything is read of it: rows that come meanwhile would be counted wrongly, and
             # waiting for them later could end in a deadlock.
-            bulk.lock_for_merging(transaction, table.name)
+            bulk.lock_for_merging(transaction, name)
             keys = _check_columns(transaction, table)
             self.watcher.begin("restoring", self.archive.size())
             pieces = self._rows(head.tables.index(table) + 1)
-            row_merging.stage(transaction, table.name, table.columns, pieces)
-            _require_targets(transaction, table)
-            merged = row_merging.merge(transaction, table.name, table.columns, keys)
-            _pass_keys(transaction, table, keys)
+            row_merging.stage(transaction, name, table.columns, pieces)
+            _require_targets(transaction, table, name)
+            fixed = _unchanged_identities(transaction, name, table=table, keys=keys)
+            merged = row_merging.merge(transaction, name, table.columns, keys=keys, fixed=fixed)
+            _pass_values(transaction, table)
         return merged
 
     def _rows(self, number: int) -> Iterator[bytes]:
@@ -106,16 +108,16 @@ def _check_columns(transaction: Transaction, table: Table) -> list[str]:
     return keys
 
 
-def _require_targets(transaction: Transaction, table: Table) -> None:
+def _require_targets(transaction: Transaction, table: Table, table_name: TableInSchema) -> None:
     """Raise `BackupError` if rows name others that are not there."""
     missing = []
     for row in transaction.execute(statement("list_foreign_keys_of_table"), (table.name,)):
         name, columns, schema, target, target_columns = row
-        key = ForeignKey(name, tuple(columns), schema, target, tuple(target_columns))
+        key = ForeignKey(name, tuple(columns), TableInSchema(schema, target), tuple(target_columns))
         # A key of columns that the archive does not have names nothing.
         if not set(key.columns) <= set(table.columns):
             continue
-        unmatched = row_merging.unmatched(transaction, table.name, key)
+        unmatched = row_merging.unmatched(transaction, table_name, key)
         if unmatched.count:
             missing.append(
                 f"{', '.join(key.columns)} names {unmatched.count} rows of {target} that are not "
@@ -125,11 +127,37 @@ def _require_targets(transaction: Transaction, table: Table) -> None:
         raise BackupError(" ".join([*missing, "Restore these first. Nothing has been changed."]))
 
 
-def _pass_keys(transaction: Transaction, table: Table, keys: list[str]) -> None:
-    """Move sequences behind the restored keys, so that no later item gets one of them."""
-    for key in keys:
-        ((is_automatic,),) = transaction.execute(statement("has_automatic_keys"), (table.name, key))
-        largest = row_merging.largest_staged(transaction, key) if is_automatic else None
+def _unchanged_identities(
+    transaction: Transaction, name: TableInSchema, *, table: Table, keys: list[str]
+) -> list[str]:
+    """Return the columns that PostgreSQL changes in no row, GENERATED ALWAYS AS IDENTITY.
+
+    Raises `BackupError` if the archive has another value for a row that is there.
+    """
+    columns: list[str] = []
+    for column in single_values(transaction.execute(statement("list_identities"), (table.name,))):
+        if column not in table.columns or column in keys:
+            continue
+        if row_merging.has_changes(transaction, name, keys=keys, column=column):
+            raise BackupError(
+                f"{table.name} has rows with the keys of the archive's, but another {column}. "
+                "That is GENERATED ALWAYS AS IDENTITY, which PostgreSQL changes in no row. Delete "
+                "these rows first. Nothing has been changed."
+            )
+        columns.append(column)
+    return columns
+
+
+def _pass_values(transaction: Transaction, table: Table) -> None:
+    """Move sequences behind the restored values, so that no later item gets one of them."""
+    for column in single_values(
+        transaction.execute(statement("list_given_numbers"), (table.name,))
+    ):
+        # A column that is newer than the archive gets its values from the sequence itself.
+        if column not in table.columns:
+            continue
+        values = (table.name, column)
+        ((is_automatic,),) = transaction.execute(statement("has_automatic_keys"), values)
+        largest = row_merging.largest_staged(transaction, column) if is_automatic else None
         if largest is not None:
-            values = (table.name, key, str(largest))
-            transaction.execute(statement("pass_restored_keys"), values)
+            transaction.execute(statement("pass_restored_keys"), (*values, str(largest)))

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from datetime import timedelta
 from itertools import chain, groupby
+from uuid import UUID
 
 from cms.backup.archive_format import Member, unpacked
 from cms.backup.archives import Archive
@@ -33,10 +34,12 @@ from cms.backup.progress import Watcher
 from cms.backup.structure_dump import for_server
 from cms.backup.verifying import content_bytes, head_of, verified, watched
 from cms.database import bulk
+from cms.database.bulk import TableInSchema
 from cms.database.connections import Transaction
 from cms.database.error_mapping import Deadlock
 from cms.database.statements import statement
 from cms.files.storage import Storages
+from cms.files.stored_content import is_storable
 from cms.store.current_version import current_version
 
 _ATTEMPTS = 50
@@ -120,26 +123,39 @@ class Restoration:
         )
 
     def _fill(self, transaction: Transaction, head: Head, contents: _RestoredContents) -> None:
-        missing = missing_extensions(head, transaction)
-        for name in missing:
-            self._watcher.report(
-                f"This server does not have the extension {name}, which the archive's had."
-            )
-        for name, schema in head.extensions.items():
-            if name not in missing:
-                bulk.create_extension(transaction, name, schema=schema)
+        self._make_extensions(transaction, head)
         self._watcher.begin("restoring", self._archive.size())
         members = unpacked(watched(self._archive.read(), self._watcher))
-        _Pass(transaction, head, contents).run(members)
+        _Pass(transaction, head, contents=contents, watcher=self._watcher).run(members)
+
+    def _make_extensions(self, transaction: Transaction, head: Head) -> None:
+        missing = missing_extensions(head, transaction)
+        installed: dict[str, str] = dict(transaction.execute(statement("list_extensions")))
+        for name, schema in head.extensions.items():
+            here = installed.get(name, schema)
+            if name in missing:
+                self._watcher.report(
+                    f"This server does not have the extension {name}, which the archive's had."
+                )
+            elif here != schema:
+                self._watcher.report(
+                    f"The extension {name} is in the schema {here} here, and was in {schema}. "
+                    f"What names its parts needs them there: ALTER EXTENSION {name} SET SCHEMA."
+                )
+            else:
+                bulk.create_extension(transaction, name, schema=schema)
 
 
 class _Pass:
     """One pass over the members of an archive, in their order, which puts each where it belongs."""
 
-    def __init__(self, transaction: Transaction, head: Head, contents: _RestoredContents) -> None:
+    def __init__(
+        self, transaction: Transaction, head: Head, *, contents: _RestoredContents, watcher: Watcher
+    ) -> None:
         self._transaction = transaction
         self._head = head
         self._contents = contents
+        self._watcher = watcher
         self._after = ""
         self._rows = {table.name: 0 for table in head.tables}
         self._has_tables = False
@@ -181,7 +197,8 @@ class _Pass:
 
     def _copy(self, table: Table, members: Iterable[Member]) -> None:
         pieces = chain.from_iterable(member.pieces for member in members)
-        self._rows[table.name] += bulk.copy_in(self._transaction, table.name, table.columns, pieces)
+        name = TableInSchema(self._head.schema, table.name)
+        self._rows[table.name] += bulk.copy_in(self._transaction, name, table.columns, pieces)
 
     def _finish_tables(self, sequences: list[SequencePosition]) -> None:
         if not self._after:
@@ -191,8 +208,18 @@ class _Pass:
         for sequence in sequences:
             values = (sequence.name, str(sequence.value), str(sequence.is_used).lower())
             self._transaction.execute(statement("set_sequence"), values)
-        bulk.refresh_views(self._transaction, self._head.filled_views)
-        bulk.analyze(self._transaction, [table.name for table in self._head.tables])
+        self._fill_views()
+        schema = self._head.schema
+        tables = [TableInSchema(schema, table.name) for table in self._head.tables]
+        bulk.analyze(self._transaction, tables)
+
+    def _fill_views(self) -> None:
+        schema = self._head.schema
+        views = [TableInSchema(schema, name) for name in self._head.filled_views]
+        for view in bulk.refresh_views(self._transaction, views):
+            self._watcher.report(
+                f"The view {view.name} is left empty: it reads a view that was empty."
+            )
 
     def _run(self, script: str, purpose: str) -> None:
         """Run statements of the structure, which leave the search path empty."""
@@ -236,11 +263,13 @@ class _RestoredContents:
 
     def put(self, transaction: Transaction, key: str, member: Member) -> None:
         """Store the content of the file with an id where its row says."""
-        rows = transaction.execute(statement("find_content_of_file"), (key,))
+        rows = []
+        if _is_id(key):
+            rows = transaction.execute(statement("find_content_of_file"), (key,))
         if not rows:
             raise DamagedArchive("it holds a content of a file that it does not name")
         ((location, path),) = rows
-        if path is None or ".." in path.split("/"):
+        if path is None or not is_storable(path):
             raise DamagedArchive("it names a place outside of the storage locations")
         storage = self._storages.existing(location)
         # Every content has a path of its own: one that is there is the same, or else broken.
@@ -267,6 +296,14 @@ class _RestoredContents:
             self._storages[location].delete([path])
 
 
+def _is_id(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _script(member: Member) -> str:
     try:
         return content_bytes(member).decode()
@@ -289,11 +326,13 @@ def _counters(transaction: Transaction) -> tuple[str, ...]:
     return tuple(map(str, version))
 
 
-def _tables(transaction: Transaction, *, first: list[str]) -> list[str]:
+def _tables(transaction: Transaction, *, first: list[str]) -> list[TableInSchema]:
     """Return the names of all tables: those of `first` in that order, then the others."""
+    ((schema, _server, _has_service),) = transaction.execute(statement("describe_database"))
     names = [name for name, *_ in transaction.execute(statement("list_backup_tables"))]
     positions = {name: position for position, name in enumerate(first)}
-    return sorted(names, key=lambda name: positions.get(name, len(first)))
+    names.sort(key=lambda name: positions.get(name, len(first)))
+    return [TableInSchema(schema, name) for name in names]
 
 
 def _empty_schema(transaction: Transaction) -> None:

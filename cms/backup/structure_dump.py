@@ -29,6 +29,23 @@ caller's, which waits for pg_dump; PostgreSQL cannot detect this circle.
 """
 
 
+# Lines as these are told by where they are: at the very beginning, behind remarks and settings.
+# Further on they are a part of something else, as of a function or a comment.
+_BEGINNING = r"""\A ( (?: (?: SET [ ] | SELECT [ ] pg_catalog\.set_config | -- ) .* \n | \n )*? )"""
+_RESTRICTION = re.compile(rf"{_BEGINNING} \\restrict [ ] (\S+) \n", re.VERBOSE)
+_TRANSACTION_TIMEOUT = re.compile(
+    rf"{_BEGINNING} SET [ ] transaction_timeout [ ] = [ ] 0 ; \n", re.VERBOSE
+)
+_SCHEMA_ITSELF = re.compile(
+    rf"""
+    {_BEGINNING}
+    CREATE [ ] SCHEMA [ ] (?: "(?:[^"]|"")*" | \S+ ) ; \n
+    (?: (?: -- .* \n | \n )* COMMENT [ ] ON [ ] SCHEMA [ ] .* [ ] IS [ ] '(?:[^']|'')*' ; \n )?
+    """,
+    re.VERBOSE,
+)
+
+
 class StructureChanges(Exception):
     """Somebody waits to change the structure, and pg_dump would wait for them without an end."""
 
@@ -73,15 +90,12 @@ def dump_structure(program: Path, dsn: str, *, schema: str, snapshot: str, secti
 def _plain_statements(script: str) -> str:
     """Return a script without the commands of psql, and without those for the schema itself."""
     # Newer versions begin with `\\restrict WORD` and end with `\\unrestrict WORD`.
-    if match := re.search(r"^\\restrict (\S+)\n", script, re.MULTILINE):
-        script = script.replace(match[0], "", 1)
-        before, _, after = script.rpartition(f"\\unrestrict {match[1]}\n")
+    if match := _RESTRICTION.match(script):
+        script = match[1] + script[match.end() :]
+        before, _, after = script.rpartition(f"\\unrestrict {match[2]}\n")
         script = before + after
     # The schema is there already, and may belong to somebody else.
-    script = re.sub(r"^CREATE SCHEMA .*;\n", "", script, count=1, flags=re.MULTILINE)
-    return re.sub(
-        r"^COMMENT ON SCHEMA .* IS '(?:[^']|'')*';\n", "", script, count=1, flags=re.MULTILINE
-    )
+    return _SCHEMA_ITSELF.sub(r"\1", script)
 
 
 def for_server(script: str, version: int) -> str:
@@ -89,4 +103,4 @@ def for_server(script: str, version: int) -> str:
     if version >= 170000:
         return script
     # A setting of version 17, which a newer pg_dump sets for every server.
-    return script.replace("SET transaction_timeout = 0;\n", "", 1)
+    return _TRANSACTION_TIMEOUT.sub(r"\1", script)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -30,20 +30,29 @@ from cms.backup.manifest import (
     SUMMARY,
     TABLES,
     Head,
+    SequencePosition,
     Summary,
     Table,
 )
 from cms.backup.progress import Watcher
 from cms.backup.structure_dump import StructureChanges, dump_structure
-from cms.database.bulk import BulkError, bulk_transaction, copy_out, lock_for_reading
+from cms.database.bulk import (
+    Missing,
+    TableInSchema,
+    bulk_transaction,
+    copy_out,
+    lock_for_reading,
+    sequence_position,
+)
 from cms.database.connections import Transaction, single_values
 from cms.database.error_mapping import Deadlock
 from cms.database.statements import statement
+from cms.errors import Refused
 from cms.files.storage import Storages
 from cms.files.stored_content import find_content
 
 PART_BYTES = 2**22
-"""The bytes of a part of a table, the largest thing that is held in memory."""
+"""The bytes of a part of a table, the largest thing that is held in memory beside a row."""
 
 FILES_PER_LIST = 1000
 
@@ -90,6 +99,7 @@ class Backup:
         """
         with tempfile.TemporaryFile("w+", encoding="utf-8") as files:
             with self._one_moment() as moment:
+                _require_locations(moment.head, self._storages)
                 size = _list_files(moment.transaction, files)
                 yield json_member(HEAD, asdict(moment.head))
                 yield from moment.structure
@@ -119,9 +129,11 @@ class Backup:
     def _rows_members(self, transaction: Transaction, head: Head) -> Iterator[Member]:
         self._watcher.begin("tables", sum(table.size for table in head.tables))
         for number, table in enumerate(head.tables, start=1):
-            yield from self._table_members(transaction, number, table)
+            name = TableInSchema(head.schema, table.name)
+            rows = copy_out(transaction, name, table.columns)
+            yield from self._table_members(number, table.name, rows)
         # After the rows: a sequence that has moved on meanwhile is no harm, one behind them is.
-        yield json_member(SEQUENCES, transaction.execute(statement("list_sequence_values")))
+        yield json_member(SEQUENCES, _sequence_positions(transaction, head.schema))
 
     def _structure(self, transaction: Transaction, head: Head) -> list[Member]:
         program = self._find_program(head.server // 10_000)
@@ -134,17 +146,14 @@ class Backup:
             members.append(member_of(name, script.encode()))
         return members
 
-    def _table_members(
-        self, transaction: Transaction, number: int, table: Table
-    ) -> Iterator[Member]:
-        rows = 0
-        parts = _parts(copy_out(transaction, table.name, table.columns))
-        for part_number, part in enumerate(parts, start=1):
+    def _table_members(self, number: int, table: str, rows: Iterable[bytes]) -> Iterator[Member]:
+        count = 0
+        for part_number, part in enumerate(_parts(rows), start=1):
             # Line breaks within values are escaped.
-            rows += part.count(b"\n")
+            count += part.count(b"\n")
             yield member_of(f"{TABLES}/{number:05}/{part_number:07}", part)
             self._watcher.advance(len(part))
-        self._rows[table.name] = rows
+        self._rows[table] = count
 
     def _file_members(self, files: Iterable[str]) -> Iterator[Member]:
         rows = map(json.loads, files)
@@ -161,9 +170,10 @@ class Backup:
     def _content(self, entry: dict[str, Any]) -> Iterator[Member]:
         """Yield the content of a file if there is one; `entry` gets its size and SHA-256."""
         try:
-            content = find_content(self._storages.existing(entry["storage"]), entry["path"])
-            # The first piece opens it: from then on it may be deleted.
-            pieces = _begun(content.chunks(0, content.size))
+            with _readable(entry):
+                content = find_content(self._storages.existing(entry["storage"]), entry["path"])
+                # The first piece opens it: from then on it may be deleted.
+                pieces = _begun(content.chunks(0, content.size))
         except FileNotFoundError:
             entry["missing"] = True
             self.missing += 1
@@ -173,7 +183,8 @@ class Backup:
             )
             return
         digest = hashlib.sha256()
-        yield Member(f"{FILES}/{entry['id']}", content.size, self._watched(pieces, digest))
+        pieces = self._watched(_named(pieces, entry), digest)
+        yield Member(f"{FILES}/{entry['id']}", content.size, pieces)
         self._files += 1
         entry["size"] = content.size
         entry["sha256"] = digest.hexdigest()
@@ -185,17 +196,17 @@ class Backup:
             yield piece
 
 
-def _names_of_now(dsn: str) -> list[str]:
+def _names_of_now(dsn: str) -> list[TableInSchema]:
     with bulk_transaction(dsn, reads_only=True) as transaction:
         _require_service(transaction)
         return _table_names(transaction)
 
 
-def is_locked(transaction: Transaction, names: list[str]) -> bool:
+def is_locked(transaction: Transaction, names: list[TableInSchema]) -> bool:
     """Lock the tables, and tell whether they are all that there are."""
     try:
         lock_for_reading(transaction, names)
-    except (BulkError, Deadlock):
+    except (Missing, Deadlock):
         return False  # one of the tables has been dropped meanwhile, or is being changed
     # Its first query: from here on it sees what was there when all tables were locked.
     return _table_names(transaction) == names
@@ -209,8 +220,27 @@ def _require_service(transaction: Transaction) -> None:
         )
 
 
-def _table_names(transaction: Transaction) -> list[str]:
-    return [name for name, *_ in transaction.execute(statement("list_backup_tables"))]
+def _require_locations(head: Head, storages: Storages) -> None:
+    absent = [name for name in head.storages if name not in storages]
+    if absent:
+        raise BackupError(
+            f"Files are in storage locations that are not set up here: {', '.join(absent)}. "
+            "Name them in STORAGE_LOCATIONS."
+        )
+
+
+def _table_names(transaction: Transaction) -> list[TableInSchema]:
+    ((schema, _server, _has_service),) = transaction.execute(statement("describe_database"))
+    tables = transaction.execute(statement("list_backup_tables"))
+    return [TableInSchema(schema, name) for name, *_ in tables]
+
+
+def _sequence_positions(transaction: Transaction, schema: str) -> list[SequencePosition]:
+    positions: list[SequencePosition] = []
+    for name in single_values(transaction.execute(statement("list_sequences"))):
+        value, is_used = sequence_position(transaction, TableInSchema(schema, name))
+        positions.append(SequencePosition(name, value, is_used))
+    return positions
 
 
 def _head(transaction: Transaction) -> Head:
@@ -254,13 +284,36 @@ def _begun(pieces: Iterator[bytes]) -> Iterator[bytes]:
     return chain((first,), pieces)
 
 
+def _named(pieces: Iterable[bytes], entry: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield the same pieces; an error in reading them names the file."""
+    with _readable(entry):
+        yield from pieces
+
+
+@contextmanager
+def _readable(entry: Mapping[str, Any]) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, Refused) as error:
+        raise BackupError(
+            f"The content of the file {entry['id']} ({entry['name']}) cannot be read: "
+            f"{entry['storage']}/{entry['path']}. {error}"
+        ) from error
+
+
 def _parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in parts of at most about `PART_BYTES`."""
+    """Yield the same bytes in parts of at most `PART_BYTES`."""
     part = bytearray()
     for piece in pieces:
-        part += piece
-        if len(part) >= PART_BYTES:
+        rest = memoryview(piece)
+        while len(part) + len(rest) > PART_BYTES:
+            fitting = PART_BYTES - len(part)
+            part += rest[:fitting]
+            rest = rest[fitting:]
             yield bytes(part)
             part.clear()
+        part += rest
     if part:
         yield bytes(part)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import LiteralString
+from typing import LiteralString, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -45,12 +45,35 @@ class BulkError(Exception):
     """PostgreSQL refused to do something with whole tables; the text has no values of rows."""
 
 
+class Missing(BulkError):
+    """A statement names something that is not there, or not any more."""
+
+
+class NotReady(BulkError):
+    """A statement needs another object that is not ready yet, such as a view that is empty."""
+
+
 class TableLocked(Exception):
     """Others hold a table for too long, or wait for a lock of this transaction."""
 
     def __init__(self, table: str) -> None:
         super().__init__(table)
         self.table = table
+
+
+class TableInSchema(NamedTuple):
+    """The name of a table with its schema.
+
+    By its bare name alone PostgreSQL would find a table of its own catalogue first, or a temporary
+    one.
+    """
+
+    schema: str
+    name: str
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        return sql.Identifier(self.schema, self.name)
 
 
 @contextmanager
@@ -80,7 +103,7 @@ def bulk_transaction(dsn: str, *, reads_only: bool) -> Iterator[Transaction]:
             yield Transaction(connection, prepare=False)
 
 
-def lock_for_reading(transaction: Transaction, tables: Sequence[str]) -> None:
+def lock_for_reading(transaction: Transaction, tables: Sequence[TableInSchema]) -> None:
     """Keep others from changing tables; before any query, whose snapshot comes with it."""
     if tables:
         _run(
@@ -91,11 +114,13 @@ def lock_for_reading(transaction: Transaction, tables: Sequence[str]) -> None:
         )
 
 
-def copy_out(transaction: Transaction, table: str, columns: Sequence[str]) -> Iterator[bytes]:
+def copy_out(
+    transaction: Transaction, table: TableInSchema, columns: Sequence[str]
+) -> Iterator[bytes]:
     """Yield the rows of a table as PostgreSQL's text format has them, a line for each."""
-    command = sql.SQL("COPY {} TO STDOUT").format(_table(table, columns))
+    command = sql.SQL("COPY {} TO STDOUT").format(_with_columns(table, columns))
     with (
-        plain_errors(f"The table {table} cannot be read"),
+        plain_errors(f"The table {table.name} cannot be read"),
         transaction.connection.cursor() as cursor,
         cursor.copy(command) as copy,
     ):
@@ -104,12 +129,12 @@ def copy_out(transaction: Transaction, table: str, columns: Sequence[str]) -> It
 
 
 def copy_in(
-    transaction: Transaction, table: str, columns: Sequence[str], pieces: Iterator[bytes]
+    transaction: Transaction, table: TableInSchema, columns: Sequence[str], pieces: Iterator[bytes]
 ) -> int:
     """Add rows in PostgreSQL's text format to a table, and return how many there were."""
-    command = sql.SQL("COPY {} FROM STDIN").format(_table(table, columns))
+    command = sql.SQL("COPY {} FROM STDIN").format(_with_columns(table, columns))
     with (
-        plain_errors(f"The table {table} cannot be written"),
+        plain_errors(f"The table {table.name} cannot be written"),
         transaction.connection.cursor() as cursor,
     ):
         with cursor.copy(command) as copy:
@@ -125,7 +150,7 @@ def run_script(transaction: Transaction, script: str, *, purpose: str) -> None:
 
 
 def lock_alone(
-    transaction: Transaction, tables: Sequence[str], *, patience: timedelta | None
+    transaction: Transaction, tables: Sequence[TableInSchema], *, patience: timedelta | None
 ) -> None:
     """Keep everybody else from reading and writing tables, in a savepoint.
 
@@ -141,10 +166,10 @@ def lock_alone(
                 transaction,
                 "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE",
                 [table],
-                purpose=f"The table {table} cannot be locked",
+                purpose=f"The table {table.name} cannot be locked",
             )
         except Deadlock:
-            raise TableLocked(table) from None
+            raise TableLocked(table.name) from None
 
 
 def limit_waiting(transaction: Transaction, deadline: float | None) -> None:
@@ -169,20 +194,52 @@ def create_extension(transaction: Transaction, name: str, *, schema: str) -> Non
             transaction.connection.execute(sql.SQL(command).format(**names))
 
 
-def refresh_views(transaction: Transaction, views: Sequence[str]) -> None:
-    """Fill materialized views."""
-    for view in views:
-        purpose = f"The view {view} cannot be filled"
-        _run(transaction, "REFRESH MATERIALIZED VIEW {}", [view], purpose=purpose)
+def refresh_views(transaction: Transaction, views: Sequence[TableInSchema]) -> list[TableInSchema]:
+    """Fill materialized views, and return those that stay empty, for they read an empty one."""
+    rest = list(views)
+    while True:
+        # A view that reads another one is filled after it.
+        unfilled = [view for view in rest if not _is_filled(transaction, view)]
+        if len(unfilled) == len(rest):
+            return unfilled
+        rest = unfilled
 
 
-def analyze(transaction: Transaction, tables: Sequence[str]) -> None:
+def _is_filled(transaction: Transaction, view: TableInSchema) -> bool:
+    """Fill a materialized view, unless it reads one that is still empty."""
+    try:
+        with transaction.savepoint():
+            _refresh(transaction, view)
+    except NotReady:
+        return False
+    return True
+
+
+def _refresh(transaction: Transaction, view: TableInSchema) -> None:
+    purpose = f"The view {view.name} cannot be filled"
+    _run(transaction, "REFRESH MATERIALIZED VIEW {}", [view], purpose=purpose)
+
+
+def sequence_position(transaction: Transaction, sequence: TableInSchema) -> tuple[int, bool]:
+    """Return the value of a sequence, and whether it has been given out.
+
+    PostgreSQL's view of sequences leaves out values that have not: those of `ALTER SEQUENCE …
+    RESTART WITH`.
+    """
+    query = sql.SQL("SELECT last_value, is_called FROM {}").format(sequence.identifier)
+    with plain_errors(f"The sequence {sequence.name} cannot be read"):
+        row = transaction.connection.execute(query).fetchone()
+    assert row is not None
+    return int(row[0]), bool(row[1])
+
+
+def analyze(transaction: Transaction, tables: Sequence[TableInSchema]) -> None:
     """Let PostgreSQL look at new rows, by which it plans statements."""
     if tables:
         _run(transaction, "ANALYZE {}", tables, purpose="The tables cannot be analysed")
 
 
-def lock_for_merging(transaction: Transaction, table: str) -> None:
+def lock_for_merging(transaction: Transaction, table: TableInSchema) -> None:
     """Keep everybody else from writing a table; others may read it."""
     _run(
         transaction,
@@ -192,14 +249,14 @@ def lock_for_merging(transaction: Transaction, table: str) -> None:
     )
 
 
-def has_rows(transaction: Transaction, table: str) -> bool:
-    query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(table))
+def has_rows(transaction: Transaction, table: TableInSchema) -> bool:
+    query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(table.identifier)
     with mapped_errors():
         return transaction.connection.execute(query).fetchone() == (True,)
 
 
-def count_rows(transaction: Transaction, table: str) -> int:
-    query = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table))
+def count_rows(transaction: Transaction, table: TableInSchema) -> int:
+    query = sql.SQL("SELECT count(*) FROM {}").format(table.identifier)
     with mapped_errors():
         row = transaction.connection.execute(query).fetchone()
     assert row is not None
@@ -216,20 +273,23 @@ def address_without_password(dsn: str) -> tuple[str, str | None]:
 
 
 def _run(
-    transaction: Transaction, command: LiteralString, names: Sequence[str], *, purpose: str
+    transaction: Transaction,
+    command: LiteralString,
+    names: Sequence[TableInSchema],
+    *,
+    purpose: str,
 ) -> None:
     """Run a command with names in the place of its braces."""
-    identifiers = sql.SQL(", ").join(map(sql.Identifier, names))
+    identifiers = sql.SQL(", ").join(name.identifier for name in names)
     with plain_errors(purpose):
         transaction.connection.execute(sql.SQL(command).format(identifiers))
 
 
-def _table(table: str, columns: Sequence[str]) -> sql.Composed:
-    name = sql.Identifier(table)
+def _with_columns(table: TableInSchema, columns: Sequence[str]) -> sql.Composed:
     if not columns:
-        return sql.Composed([name])
+        return sql.Composed([table.identifier])
     names = sql.SQL(", ").join(map(sql.Identifier, columns))
-    return sql.SQL("{} ({})").format(name, names)
+    return sql.SQL("{} ({})").format(table.identifier, names)
 
 
 @contextmanager
@@ -238,6 +298,10 @@ def plain_errors(purpose: str) -> Iterator[None]:
         yield
     except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable):
         raise Deadlock(f"{purpose}: others hold what it needs") from None
+    except psycopg.errors.ObjectNotInPrerequisiteState as error:
+        raise NotReady(f"{purpose}: {error.diag.message_primary}.") from None
+    except psycopg.errors.UndefinedTable as error:
+        raise Missing(f"{purpose}: {error.diag.message_primary}.") from None
     except psycopg.DataError as error:
         # All of its texts quote the value.
         raise BulkError(
@@ -246,4 +310,6 @@ def plain_errors(purpose: str) -> Iterator[None]:
     except psycopg.Error as error:
         # Without the detail and the context, which quote rows.
         reason = error.diag.message_primary or str(error)
-        raise BulkError(f"{purpose}: {reason}.") from None
+        hint = error.diag.message_hint
+        sentences = f"{reason}. {hint}" if hint else f"{reason}."
+        raise BulkError(f"{purpose}: {sentences}") from None

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-from cms.database.bulk import copy_in, plain_errors
+from cms.database.bulk import TableInSchema, copy_in, plain_errors
 from cms.database.connections import Row, Transaction
 
-STAGED = "restored_rows"
-"""The temporary table of the rows; PostgreSQL looks for temporary tables first."""
+STAGED = TableInSchema("pg_temp", "restored_rows")
+"""The temporary table of the rows."""
 
 _MAX_EXAMPLES = 5
 
@@ -30,8 +30,7 @@ class ForeignKey:
 
     name: str
     columns: tuple[str, ...]
-    target_schema: str
-    target: str
+    target: TableInSchema
     target_columns: tuple[str, ...]
 
 
@@ -44,22 +43,22 @@ class Unmatched:
 
 
 def stage(
-    transaction: Transaction, table: str, columns: Sequence[str], pieces: Iterator[bytes]
+    transaction: Transaction, table: TableInSchema, columns: Sequence[str], pieces: Iterator[bytes]
 ) -> int:
     """Copy rows into a temporary table with the columns of `table`; returns their number."""
     command = sql.SQL(
         "CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA"
-    ).format(sql.Identifier(STAGED), _names(columns), sql.Identifier(table))
-    with plain_errors(f"The rows of {table} cannot be read"):
+    ).format(STAGED.identifier, _names(columns), table.identifier)
+    with plain_errors(f"The rows of {table.name} cannot be read"):
         transaction.connection.execute(command)
     return copy_in(transaction, STAGED, columns, pieces)
 
 
-def unmatched(transaction: Transaction, table: str, key: ForeignKey) -> Unmatched:
+def unmatched(transaction: Transaction, table: TableInSchema, key: ForeignKey) -> Unmatched:
     """Return the staged rows whose foreign key names a row that is neither stored nor staged."""
-    conditions = [_has_no_target(key, sql.Identifier(key.target_schema, key.target))]
+    conditions = [_has_no_target(key, key.target)]
     if key.target == table:
-        conditions.append(_has_no_target(key, sql.Identifier(STAGED)))
+        conditions.append(_has_no_target(key, STAGED))
     columns = [sql.Identifier("staged", name) for name in key.columns]
     query = sql.SQL(
         "SELECT concat_ws(', ', {columns}), count(*) OVER () FROM {staged} AS staged "
@@ -67,7 +66,7 @@ def unmatched(transaction: Transaction, table: str, key: ForeignKey) -> Unmatche
         "GROUP BY {columns} ORDER BY 1 LIMIT {limit}"
     ).format(
         columns=sql.SQL(", ").join(columns),
-        staged=sql.Identifier(STAGED),
+        staged=STAGED.identifier,
         conditions=sql.SQL(" AND ").join(conditions),
         limit=sql.Literal(_MAX_EXAMPLES),
     )
@@ -78,36 +77,56 @@ def unmatched(transaction: Transaction, table: str, key: ForeignKey) -> Unmatche
     return Unmatched(count, tuple(example for example, _ in rows))
 
 
+def has_changes(
+    transaction: Transaction, table: TableInSchema, *, keys: Sequence[str], column: str
+) -> bool:
+    """Tell whether a staged row has another value in a column than the row with its key."""
+    query = sql.SQL(
+        "SELECT EXISTS (SELECT FROM {} AS staged JOIN {} AS stored USING ({}) "
+        "WHERE staged.{column} IS DISTINCT FROM stored.{column})"
+    ).format(STAGED.identifier, table.identifier, _names(keys), column=sql.Identifier(column))
+    (changes,) = _fetch(transaction, query)[0]
+    return bool(changes)
+
+
 def merge(
-    transaction: Transaction, table: str, columns: Sequence[str], keys: Sequence[str]
+    transaction: Transaction,
+    table: TableInSchema,
+    columns: Sequence[str],
+    *,
+    keys: Sequence[str],
+    fixed: Sequence[str],
 ) -> Merged:
-    """Write the staged rows: new ones are added, those with the key of a row replace its values."""
+    """Write the staged rows: new ones are added, those with the key of a row replace its values.
+
+    `fixed` are columns that PostgreSQL sets in new rows only.
+    """
     replaced_rows = sql.SQL("SELECT count(*) FROM {} JOIN {} USING ({})").format(
-        sql.Identifier(STAGED), sql.Identifier(table), _names(keys)
+        STAGED.identifier, table.identifier, _names(keys)
     )
-    staged_rows = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(STAGED))
+    staged_rows = sql.SQL("SELECT count(*) FROM {}").format(STAGED.identifier)
     replaced = _count(transaction, replaced_rows)
     staged = _count(transaction, staged_rows)
     command = sql.SQL(
         "INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE "
         "SELECT {columns} FROM {staged} ON CONFLICT ({keys}) DO {action}"
     ).format(
-        table=sql.Identifier(table),
+        table=table.identifier,
         columns=_names(columns),
-        staged=sql.Identifier(STAGED),
+        staged=STAGED.identifier,
         keys=_names(keys),
-        action=_conflict_action(columns, keys),
+        action=_conflict_action(columns, [*keys, *fixed]),
     )
-    with plain_errors(f"The rows of {table} cannot be written"):
+    with plain_errors(f"The rows of {table.name} cannot be written"):
         transaction.connection.execute(command)
     return Merged(staged - replaced, replaced)
 
 
-def _conflict_action(columns: Sequence[str], keys: Sequence[str]) -> sql.Composable:
+def _conflict_action(columns: Sequence[str], unchanged: Sequence[str]) -> sql.Composable:
     """Return the ON CONFLICT action: a stored row with a staged row's key gets its other values."""
     values: list[sql.Composable] = []
     for name in columns:
-        if name not in keys:
+        if name not in unchanged:
             values.append(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)))
     if not values:
         return sql.SQL("NOTHING")
@@ -115,15 +134,20 @@ def _conflict_action(columns: Sequence[str], keys: Sequence[str]) -> sql.Composa
 
 
 def largest_staged(transaction: Transaction, column: str) -> int | None:
-    """Return the largest value of a column with whole numbers among the staged rows."""
-    query = sql.SQL("SELECT max({})::bigint FROM {}").format(
-        sql.Identifier(column), sql.Identifier(STAGED)
+    """Return the largest value of a column with numbers that a sequence can give."""
+    query = sql.SQL(
+        "SELECT (max({column}) FILTER (WHERE {column} BETWEEN {least} AND {most}))::bigint FROM {}"
+    ).format(
+        STAGED.identifier,
+        column=sql.Identifier(column),
+        least=sql.Literal(-(2**63)),
+        most=sql.Literal(2**63 - 1),
     )
     value: int | None = _fetch(transaction, query)[0][0]
     return value
 
 
-def _has_no_target(key: ForeignKey, target: sql.Identifier) -> sql.Composed:
+def _has_no_target(key: ForeignKey, target: TableInSchema) -> sql.Composed:
     """Return the condition that no row of `target` has the values of a staged foreign key."""
     conditions: list[sql.Composed] = []
     for target_column, column in zip(key.target_columns, key.columns, strict=True):
@@ -132,7 +156,7 @@ def _has_no_target(key: ForeignKey, target: sql.Identifier) -> sql.Composed:
         )
         conditions.append(condition)
     return sql.SQL("NOT EXISTS (SELECT FROM {} AS target WHERE {})").format(
-        target, sql.SQL(" AND ").join(conditions)
+        target.identifier, sql.SQL(" AND ").join(conditions)
     )
 
 

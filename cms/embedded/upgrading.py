@@ -186,11 +186,18 @@ def _compare(old_dsn: str, new_dsn: str) -> None:
 
 
 def _counts(dsn: str) -> dict[tuple[str, str], int]:
+    # Neither materialized views, which are filled anew, nor tables that extensions fill.
     query = """
-        SELECT relnamespace::regnamespace::text, relname
-        FROM pg_class
-        WHERE relkind IN ('r', 'm') AND relpersistence <> 't'
-          AND relnamespace::regnamespace::text !~ '^(pg_|information_schema)'
+        SELECT nspname, relname
+        FROM pg_class AS class
+        JOIN pg_namespace ON pg_namespace.oid = relnamespace
+        WHERE relkind = 'r' AND relpersistence <> 't'
+          AND nspname !~ '^(pg_|information_schema$)'
+          AND NOT EXISTS (
+            SELECT
+            FROM pg_depend
+            WHERE classid = 'pg_class'::regclass AND objid = class.oid AND deptype = 'e'
+          )
     """
     counts = {}
     with psycopg.connect(dsn) as session:

@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -33,6 +34,7 @@ from cms.errors import (
     invalid_payload,
     unavailable,
 )
+from cms.files.handover import Handover
 from cms.files.storage_clients import open_client
 
 PART_BYTES = 5 * 2**20
@@ -116,14 +118,19 @@ class Storage:
         if isinstance(beginning, bytes):
             obstore.put(self._store, path, beginning)
             return
-        obstore.put(
-            self._store,
-            path,
-            beginning,
-            use_multipart=True,
-            chunk_size=part_bytes,
-            max_concurrency=MAX_CONCURRENT_PARTS,
-        )
+        handover = Handover()
+        with ThreadPoolExecutor(1, "upload") as threads:
+            upload = threads.submit(
+                obstore.put,
+                self._store,
+                path,
+                handover.taken(),
+                use_multipart=True,
+                chunk_size=part_bytes,
+                max_concurrency=MAX_CONCURRENT_PARTS,
+            )
+            handover.give(beginning, has_ended=upload.done)
+        upload.result()
 
     def _remove_unanswered(self, path: str) -> None:
         """Remove a content that a location may have stored although it answered with an error."""

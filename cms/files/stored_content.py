@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 from cms.files.storage import CHUNK_BYTES, Storage, location_fault
 
+# Parts of a path that are no names. The first is what a slash at either end leaves.
+_NO_NAMES = frozenset(("", ".", ".."))
+
 
 class StoredContent(NamedTuple):
     """A content and its size; `data` are all bytes of a small one.
@@ -36,6 +39,7 @@ def find_content(storage: Storage, path: str) -> StoredContent:
     """Return the content at a path; raises FileNotFoundError or `Refused` SERVICE_UNAVAILABLE."""
     folder = storage.folder
     if folder is None:
+        _require_storable(path)
         return StoredContent(storage, path, storage.size(path))
     try:
         return _find_in_folder(storage, folder, path)
@@ -60,11 +64,20 @@ def _find_in_folder(storage: Storage, folder: Path, path: str) -> StoredContent:
 
 
 def file_path(folder: Path, path: str) -> str:
-    """Return the file of a path in a folder; raises FileNotFoundError for a path out of it."""
-    # Paths come from the database, where other programs write too.
-    if ".." in path.split("/") or "\0" in path:
-        raise FileNotFoundError(path)
+    """Return the file of a path in a folder; raises FileNotFoundError for one that has none."""
+    _require_storable(path)
     return f"{folder}/{path}"
+
+
+def _require_storable(path: str) -> None:
+    # Paths come from the database, where other programs write too.
+    if not is_storable(path):
+        raise FileNotFoundError(path)
+
+
+def is_storable(path: str) -> bool:
+    """Tell whether a path can be that of a content: relative, and without `.` and `..`."""
+    return _NO_NAMES.isdisjoint(path.split("/")) and "\0" not in path
 
 
 def _read(file_path: str, start: int, length: int) -> Iterator[bytes]:

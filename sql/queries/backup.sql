@@ -32,18 +32,16 @@ WHERE class.relnamespace = current_schema()::regnamespace
   )
 ORDER BY class.relname;
 
--- name: list_sequence_values
--- Where each sequence of the schema stands, and whether that value has been given out.
-SELECT
-    sequencename::text,
-    coalesce(last_value, start_value),
-    last_value IS NOT NULL
-FROM pg_sequences
-WHERE schemaname = current_schema()
-ORDER BY sequencename;
+-- name: list_sequences
+-- The sequences of the schema.
+SELECT relname::text
+FROM pg_class
+WHERE relnamespace = current_schema()::regnamespace
+  AND relkind = 'S'
+ORDER BY relname;
 
 -- name: list_filled_views
--- The materialized views that hold rows, those first on which others may depend.
+-- The materialized views that hold rows, in the order in which they were made.
 SELECT relname::text
 FROM pg_class
 WHERE relnamespace = current_schema()::regnamespace
@@ -90,8 +88,9 @@ ORDER BY name;
 
 -- name: list_extensions
 -- The extensions of the database with their schemas; plpgsql is in every database.
-SELECT extname::text, extnamespace::regnamespace::text
+SELECT extname::text, nspname::text
 FROM pg_extension
+JOIN pg_namespace ON pg_namespace.oid = extnamespace
 WHERE extname <> 'plpgsql'
 ORDER BY extname;
 
@@ -350,6 +349,26 @@ JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attrib
 WHERE index.indrelid = to_regclass(format('%I.%I', current_schema(), $1::text)) AND index.indisprimary
 ORDER BY part.position;
 
+-- name: list_identities
+-- The columns of a table that only PostgreSQL gives values.
+SELECT attname::text
+FROM pg_attribute
+WHERE attrelid = to_regclass(format('%I.%I', current_schema(), $1::text))
+  AND attnum > 0
+  AND attidentity = 'a'
+ORDER BY attnum;
+
+-- name: list_given_numbers
+-- The columns of a table with numbers that may come from a sequence. Texts are not counted, as 'INVOICE-' || nextval(…).
+SELECT attname::text
+FROM pg_attribute
+JOIN pg_type ON pg_type.oid = atttypid
+WHERE attrelid = to_regclass(format('%I.%I', current_schema(), $1::text))
+  AND attnum > 0
+  AND typcategory = 'N'
+  AND (atthasdef OR attidentity <> '')
+ORDER BY attnum;
+
 -- name: list_foreign_keys_of_table
 -- The foreign keys of a table: its columns, and the table and columns that they name.
 SELECT
@@ -360,7 +379,7 @@ SELECT
         JOIN pg_attribute ON attrelid = con.conrelid AND attnum = part.number
         ORDER BY part.position
     ),
-    target.relnamespace::regnamespace::text,
+    namespace.nspname::text,
     target.relname::text,
     ARRAY (
         SELECT attname::text
@@ -370,6 +389,7 @@ SELECT
     )
 FROM pg_constraint AS con
 JOIN pg_class AS target ON target.oid = con.confrelid
+JOIN pg_namespace AS namespace ON namespace.oid = target.relnamespace
 WHERE con.contype = 'f'
   AND con.conparentid = 0
   AND con.conrelid = to_regclass(format('%I.%I', current_schema(), $1::text))

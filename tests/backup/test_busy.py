@@ -15,7 +15,7 @@ from cms.backup.archive_format import packed
 from cms.backup.archives import ArchiveFile
 from cms.backup.collection_restoring import CollectionRestoration
 from cms.backup.writing import Backup, is_locked
-from cms.database.bulk import bulk_transaction
+from cms.database.bulk import TableInSchema, bulk_transaction
 from cms.database.row_merging import Merged
 from tests.backup.archives import Installation, Notes, find_dump, members_of
 from tests.backup.comparison import execute, rows_of
@@ -131,7 +131,8 @@ def test_a_deadlock_between_a_backup_and_a_change_of_structure_is_a_reason_to_be
     thread.start()
     has_locked.wait(TIMEOUT_SECONDS)
     with bulk_transaction(living.dsn, reads_only=True) as transaction:
-        assert not is_locked(transaction, ["hard", "topics"])
+        names = [TableInSchema("public", name) for name in ("hard", "topics")]
+        assert not is_locked(transaction, names)
     thread.join()
 
 

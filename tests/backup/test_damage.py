@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,26 @@ def test_an_archive_is_refused_wherever_a_byte_changes_anything(archived: Path) 
         else:
             assert unpack(bytes(flipped)) == contents, position
     assert refused >= 70
+
+
+def test_a_small_archive_is_refused_at_every_cut_and_every_changed_bit_that_counts() -> None:
+    contents = {"backup.json": b"{}", "files/a": b"hello world" * 5, "summary.json": b""}
+    archive = b"".join(packed(member_of(*member) for member in contents.items()))
+    lengths = range(len(archive))
+    for length in lengths:
+        with pytest.raises(DamagedArchive):
+            unpack(archive[:length])
+    changes = [replaced(archive, at, archive[at] ^ 1 << bit) for at in lengths for bit in range(8)]
+    changes += [archive[:at] + b"\0" + archive[at:] for at in range(len(archive) + 1)]
+    changes += [archive[:at] + archive[at + 1 :] for at in lengths]
+    for changed in changes:
+        # Few bits mean nothing, as those of the time in gzip's head.
+        with suppress(DamagedArchive):
+            assert unpack(changed) == contents
+
+
+def replaced(content: bytes, position: int, byte: int) -> bytes:
+    return content[:position] + bytes([byte]) + content[position + 1 :]
 
 
 def test_what_is_changed_within_the_compression_is_refused(archived: Path) -> None:
@@ -173,6 +194,14 @@ def test_a_backup_that_fails_leaves_no_file(service: Installation, archive: Path
     with pytest.raises(OSError, match="the test"):
         service.back_up(archive, watcher=Failing())
     assert list(archive.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "nowhere/a.gz"])
+def test_an_archive_that_cannot_be_written_is_refused(
+    service: Installation, archive: Path, name: str
+) -> None:
+    with pytest.raises(BackupError, match="cannot be written"):
+        service.back_up(archive.parent / name)
 
 
 def test_two_backups_into_one_file_are_refused(service: Installation, archive: Path) -> None:

@@ -85,6 +85,7 @@ CHANGES: dict[str, Change] = {
     "no list of files": without("lists/"),
     "a list of files twice": twice("lists/"),
     "no content of files": without("files/"),
+    "a content of a file without an id": renamed("files/", "files/x"),
     "no summary": without("summary.json"),
     "structure that is no text": replaced("structure/before.sql", b"\xff\xfe"),
     "keys and indexes that are no text": replaced("structure/after.sql", b"\xff\xfe"),
@@ -200,6 +201,21 @@ def test_members_other_than_files_are_refused(archive: Path, kind: bytes) -> Non
     archive.write_bytes(gzip.compress(tar.getvalue()))
     with pytest.raises(DamagedArchive, match="something that is no file"):
         verified(ArchiveFile(archive), Notes())
+
+
+@pytest.mark.parametrize(
+    "path", [b"/etc/x.txt", b"..", b".", b"", b"a/./b", b"a//b", b"a/", b"a/../b"]
+)
+def test_a_path_that_no_content_can_have_is_refused(
+    service: Installation, empty: Installation, archived: Path, path: bytes
+) -> None:
+    (name,) = [name for name, content in service.contents().items() if content == b""]
+    name = name.removeprefix("local/")
+    rewrite(archived, {b"\t%s\t" % name.encode(): b"\t%s\t" % path})
+    with pytest.raises(DamagedArchive, match="outside of the storage locations"):
+        empty.restore(archived)
+    assert rows_of(empty.dsn) == {}
+    assert empty.contents() == {}
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cms.backup.error import BackupError
 from cms.backup.writing import Backup
+from cms.config.locations import Location
+from cms.files.storage import Storage
+from cms.files.stored_content import find_content
 from tests.backup.archives import Installation, Notes, find_dump, members_of, rewrite
-from tests.backup.comparison import rows_of
+from tests.backup.comparison import execute, rows_of
+from tests.databases import run_sql
 from tests.files.forms import FileService
 
 
@@ -86,3 +92,44 @@ def test_an_extension_that_the_server_lacks_is_named(
     (sentence,) = empty.restore(archived).sentences
     assert "no_such_extension" in sentence
     assert rows_of(empty.dsn) == rows_of(service.dsn)
+
+
+@pytest.mark.parametrize("path", ["", ".", "/etc/hostname", "a//b", "../a", "a/"])
+def test_a_file_with_a_path_that_no_content_can_have_is_named(
+    living: Installation, service: Installation, archive: Path, path: str
+) -> None:
+    """Another program may have written it."""
+    files = "UPDATE system_files SET filename_disk = '{}' WHERE filename_download = 'empty.txt'"
+    execute(living.dsn, files.format(path))
+    archive.unlink()
+    (sentence,) = living.back_up(archive).sentences
+    assert "empty.txt" in sentence
+    in_bucket = Storage(Location("s3", "s3", bucket="b", endpoint="http://127.0.0.1:1"))
+    with pytest.raises(FileNotFoundError):
+        find_content(in_bucket, path)
+
+
+def test_a_location_that_is_not_set_up_is_named_before_anything_is_read(
+    living: Installation, archive: Path
+) -> None:
+    execute(living.dsn, "UPDATE system_files SET storage = 'former' WHERE filesize = 0")
+    archive.unlink()
+    notes = Notes()
+    with pytest.raises(BackupError, match="not set up here: former"):
+        living.back_up(archive, watcher=notes)
+    assert notes.stages == {}
+    assert not archive.exists()
+
+
+def test_a_content_that_cannot_be_read_is_named_and_ends_the_backup(
+    living: Installation, archive: Path, tmp_path: Path
+) -> None:
+    """It is not lost, and the next backup may have it."""
+    ((path,),) = run_sql(living.dsn, "SELECT filename_disk FROM system_files WHERE filesize = 0")
+    (tmp_path / "broken" / path).mkdir(parents=True)
+    local, other = living.locations
+    broken = replace(living, locations=(replace(local, root=str(tmp_path / "broken")), other))
+    archive.unlink()
+    with pytest.raises(BackupError, match=rf"empty\.txt\) cannot be read: local/{path}"):
+        broken.back_up(archive)
+    assert not archive.exists()

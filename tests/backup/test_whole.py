@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from cms.app import create_app
 from cms.backup.error import BackupError
 from cms.config import Config
+from cms.database.bulk import BulkError
 from tests.backup.archives import Installation, members_of
 from tests.backup.comparison import execute, rows_of, structure_of
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
@@ -231,6 +232,22 @@ def test_a_user_of_the_database_without_rights_on_it_may_restore(
         replace(empty, dsn=dsn).back_up(archive)
     finally:
         execute(empty.dsn, "REASSIGN OWNED BY ordinary TO postgres; DROP ROLE ordinary")
+
+
+def test_a_table_that_the_service_may_not_read_is_named(
+    living: Installation, archive: Path
+) -> None:
+    """It belongs to somebody else, and a backup without it would not be whole."""
+    archive.unlink()
+    execute(living.dsn, "CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA public TO reader")
+    try:
+        execute(living.dsn, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+        execute(living.dsn, "REVOKE SELECT ON topics FROM reader")
+        with pytest.raises(BulkError, match="permission denied for table topics"):
+            replace(living, dsn=make_conninfo(living.dsn, user="reader")).back_up(archive)
+        assert not archive.exists()
+    finally:
+        execute(living.dsn, "DROP OWNED BY reader; DROP ROLE reader")
 
 
 @pytest.mark.release

@@ -52,6 +52,17 @@ def test_everything_in_the_lock_file_has_hashes() -> None:
     assert [one.name for one in locked_packages(LOCK) if not one.hashes] == []
 
 
+def test_make_installs_nothing_whose_hash_is_not_locked() -> None:
+    words = ["make", "--dry-run", "--always-make", ".venv/.installed"]
+    done = subprocess.run(words, cwd=LOCK_FILE.parent, capture_output=True, text=True, check=True)
+    lines = done.stdout.replace("\\\n", " ").splitlines()
+    locked, service = [line for line in lines if "pip install" in line]
+    assert "--require-hashes --requirement requirements.lock" in locked
+    # The service itself, which neither brings nor is built with anything else.
+    assert "--no-deps" in service
+    assert "--no-build-isolation" in service
+
+
 def test_the_lock_file_names_no_address() -> None:
     assert "://" not in LOCK
     assert "--index" not in LOCK

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +14,13 @@ import psycopg
 import pytest
 
 from cms.database.migrate import migrate
-from cms.embedded import EmbeddedError, binaries, start, upgrade
-from cms.embedded.binaries import find_binaries, inspect_binaries
+from cms.embedded import EmbeddedError, binaries, start, upgrade, upgrading
+from cms.embedded.binaries import Binaries, find_binaries, inspect_binaries
 from cms.embedded.programs import find_program
 from tests.backup.comparison import differences, rows_of, structure_of
 from tests.backup.conftest import HARD_TABLES
-from tests.store.embedded.servers import FAST, temporary_folder
+from tests.store.embedded.servers import FAST, running, temporary_folder
+from tests.waiting import eventually
 
 
 def older_programs() -> Path | None:
@@ -92,6 +96,47 @@ def test_everything_is_in_the_new_version_and_the_old_folder_is_kept(
     done.former_data.rename(data / "old" / "postgres")
     with start(data / "old", binaries=older, settings=FAST) as server:
         assert rows_of(server.dsn) == rows
+
+
+def test_unusual_schemas_and_views_are_no_reason_to_give_up(data: Path, older: Path) -> None:
+    """Views are filled anew, also those that had other rows than they would get, or none."""
+    with (
+        start(data, binaries=older, settings=FAST) as server,
+        psycopg.connect(server.dsn, autocommit=True) as session,
+    ):
+        session.execute(
+            """
+            CREATE SCHEMA "Tenant's";
+            CREATE TABLE "Tenant's"."T" AS SELECT 1 AS a;
+            CREATE MATERIALIZED VIEW outdated AS SELECT a FROM "Tenant's"."T";
+            CREATE MATERIALIZED VIEW empty AS SELECT 1 AS a WITH NO DATA;
+            INSERT INTO "Tenant's"."T" VALUES (2);
+            """
+        )
+    assert upgrade(data, binaries=None, announce=lambda _sentence: None)
+    with start(data, settings=FAST) as server, psycopg.connect(server.dsn) as session:
+        assert session.execute("""SELECT a FROM "Tenant's"."T" """).fetchall() == [
+            (1,),
+            (2,),
+        ]
+        assert session.execute("SELECT count(*) FROM outdated").fetchall() == [(2,)]
+
+
+def test_a_copy_with_fewer_rows_is_given_up(
+    data: Path, older: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = upgrading._copy
+
+    def copy_less(old_dsn: str, new_dsn: str, new: Binaries) -> None:
+        copy(old_dsn, new_dsn, new)
+        with psycopg.connect(new_dsn) as session:
+            session.execute("DELETE FROM hard WHERE words IS NULL")
+
+    monkeypatch.setattr(upgrading, "_copy", copy_less)
+    with pytest.raises(EmbeddedError, match=r"not complete.* as it was"):
+        upgrade(data, binaries=None, announce=print)
+    with start(data, binaries=older, settings=FAST) as server:
+        assert len(rows_of(server.dsn)["hard"]) == 3
 
 
 def test_data_of_the_installed_version_stays_as_it_is(folder: Path) -> None:
@@ -184,6 +229,27 @@ def test_what_others_have_put_into_the_server_is_named(data: Path, older: Path) 
         "Not copied, and kept in the old folder: database reports, role reader, setting work_mem."
     )
     assert rest in announcements
+
+
+def test_an_upgrade_that_is_killed_leaves_the_data_as_it_was(data: Path, older: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cms", "upgrade"],
+        cwd=data.parent,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "DATA_DIR": str(data)},
+        start_new_session=True,
+    )
+    unfinished = data / "postgres.upgrade"
+    eventually(lambda: (unfinished / "postgres" / "postmaster.pid").exists())
+    process.kill()
+    process.wait(60)
+    # Both servers end by themselves.
+    eventually(lambda: not running(data) and not running(unfinished))
+    with start(data, binaries=older, settings=FAST) as server:
+        assert len(rows_of(server.dsn)["hard"]) == 3
+    assert upgrade(data, binaries=None, announce=print)
+    with start(data, settings=FAST) as server:
+        assert len(rows_of(server.dsn)["hard"]) == 3
+    assert not unfinished.exists()
 
 
 def test_a_start_after_an_upgrade_that_was_cut_off_makes_no_new_data(
