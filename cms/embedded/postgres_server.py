@@ -128,19 +128,28 @@ def stop(data_folder: DataFolder, *, immediately: bool = False) -> None:
     `immediately` is for data that nobody needs any more. A full disk keeps a fast shutdown from
     ending.
     """
-    shutdown = 'kill -QUIT "$0"' if immediately else 'kill -INT "$0"'
-    postmaster = read_postmaster(data_folder.cluster)
-    if postmaster and is_listening(postmaster):
-        # As the server's account, so that root signals no other program whatever number the file
-        # holds.
-        run_as(data_folder.account, ["/bin/sh", "-c", shutdown, str(postmaster.pid)])
+    is_asked = False
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while is_running(data_folder):
+        # A server that is starting can be told only when it listens.
+        if not is_asked:
+            is_asked = _ask_to_stop(data_folder, immediately=immediately)
         if time.monotonic() > deadline:
             raise EmbeddedError(
                 f"The server of {data_folder.cluster} does not stop. {_log_end(data_folder)}"
             )
         time.sleep(POLL_SECONDS)
+
+
+def _ask_to_stop(data_folder: DataFolder, *, immediately: bool) -> bool:
+    """Send the server the signal of a shutdown; False if it does not listen."""
+    shutdown = 'kill -QUIT "$0"' if immediately else 'kill -INT "$0"'
+    postmaster = read_postmaster(data_folder.cluster)
+    if postmaster is None or not is_listening(postmaster):
+        return False
+    # As the server's account, so that root signals no other program whatever number the file holds.
+    run_as(data_folder.account, ["/bin/sh", "-c", shutdown, str(postmaster.pid)])
+    return True
 
 
 def ensure_database(postmaster: Postmaster, name: str) -> str:

@@ -146,7 +146,13 @@ _ALL = (
             "panels": AliasTarget(PANELS, "dashboard"),
         },
     ),
-    SystemTable("system_constraint_requests", is_listed=False),
+    SystemTable(
+        "system_constraint_requests",
+        is_listed=False,
+        choices={
+            "kind": Choices(("unique", "foreign_key")),
+        },
+    ),
     SystemTable("system_dropped_collections", is_listed=False),
     SystemTable(FIELDS, endpoint="/fields", is_structure=True),
     SystemTable(

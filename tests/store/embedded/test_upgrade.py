@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -231,7 +232,10 @@ def test_what_others_have_put_into_the_server_is_named(data: Path, older: Path) 
     assert rest in announcements
 
 
-def test_an_upgrade_that_is_killed_leaves_the_data_as_it_was(data: Path, older: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_an_upgrade_that_is_ended_leaves_the_data_as_it_was(
+    data: Path, older: Path, number: signal.Signals
+) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "cms", "upgrade"],
         cwd=data.parent,
@@ -240,7 +244,7 @@ def test_an_upgrade_that_is_killed_leaves_the_data_as_it_was(data: Path, older: 
     )
     unfinished = data / "postgres.upgrade"
     eventually(lambda: (unfinished / "postgres" / "postmaster.pid").exists())
-    process.kill()
+    process.send_signal(number)
     process.wait(60)
     # Both servers end by themselves.
     eventually(lambda: not running(data) and not running(unfinished))
