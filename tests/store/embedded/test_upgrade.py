@@ -243,9 +243,12 @@ def test_an_upgrade_that_is_ended_leaves_the_data_as_it_was(
         start_new_session=True,
     )
     unfinished = data / "postgres.upgrade"
-    eventually(lambda: (unfinished / "postgres" / "postmaster.pid").exists())
-    process.send_signal(number)
-    process.wait(60)
+    try:
+        eventually(lambda: (unfinished / "postgres" / "postmaster.pid").exists())
+        process.send_signal(number)
+        process.wait(60)
+    finally:
+        process.kill()
     # Both servers end by themselves.
     eventually(lambda: not running(data) and not running(unfinished))
     with start(data, binaries=older, settings=FAST) as server:
