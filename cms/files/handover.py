@@ -7,7 +7,7 @@ from another content, as of a backup into a bucket, are made outside of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from queue import Full, Queue
+from queue import Empty, Full, Queue
 
 _SECONDS_BETWEEN_LOOKS = 0.1
 
@@ -17,24 +17,30 @@ class Abandoned(Exception):
 
 
 class Handover:
-    """A queue for one chunk, with a giver and a taker in different threads."""
+    """A queue for one chunk, with a giver and a taker in different threads.
+
+    An error that leaves the giver's `with` block ends the taker as well.
+    """
 
     def __init__(self) -> None:
-        # Nothing but a chunk or the end: None, or `Abandoned` where no more chunks can be made.
-        self._queue: Queue[bytes | Abandoned | None] = Queue(maxsize=1)
+        self._queue: Queue[bytes | None] = Queue(maxsize=1)  # None is the end
+        self._is_abandoned = False
+
+    def __enter__(self) -> Handover:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # No call that waits: whoever interrupts a program once may do so again meanwhile.
+        self._is_abandoned = kind is not None
 
     def give(self, chunks: Iterable[bytes], *, has_ended: Callable[[], bool]) -> None:
         """Hand over all chunks, until the taker has ended; their errors pass through."""
-        try:
-            for chunk in chunks:
-                if not self._put(chunk, has_ended):
-                    return
-        except BaseException:
-            self._put(Abandoned(), has_ended)
-            raise
+        for chunk in chunks:
+            if not self._put(chunk, has_ended):
+                return
         self._put(None, has_ended)
 
-    def _put(self, chunk: bytes | Abandoned | None, has_ended: Callable[[], bool]) -> bool:
+    def _put(self, chunk: bytes | None, has_ended: Callable[[], bool]) -> bool:
         while not has_ended():
             try:
                 self._queue.put(chunk, timeout=_SECONDS_BETWEEN_LOOKS)
@@ -45,7 +51,13 @@ class Handover:
 
     def taken(self) -> Iterator[bytes]:
         """Yield the chunks in the other thread; raises `Abandoned`."""
-        while (chunk := self._queue.get()) is not None:
-            if isinstance(chunk, Abandoned):
-                raise chunk
+        while (chunk := self._take()) is not None:
             yield chunk
+
+    def _take(self) -> bytes | None:
+        while not self._is_abandoned:
+            try:
+                return self._queue.get(timeout=_SECONDS_BETWEEN_LOOKS)
+            except Empty:
+                continue
+        raise Abandoned

@@ -119,7 +119,7 @@ class Storage:
             obstore.put(self._store, path, beginning)
             return
         handover = Handover()
-        with ThreadPoolExecutor(1, "upload") as threads:
+        with ThreadPoolExecutor(1, "upload") as threads, handover:
             upload = threads.submit(
                 obstore.put,
                 self._store,
