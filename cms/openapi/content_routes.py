@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from cms.mappings import without
 from cms.openapi.json_schemas import (
     BINARY,
     KEY,
@@ -156,21 +157,25 @@ CONTENT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
 )
 
 
-def file_routes(files: RowSchemas, fields: Mapping[str, JsonSchema]) -> Mapping[str, PathItem]:
+def file_routes(
+    files: RowSchemas, fields: Mapping[str, JsonSchema], *, changeable: Iterable[str]
+) -> Mapping[str, PathItem]:
     """Return the routes by which contents of files come, as a form or in JSON.
 
-    `fields` are those that the caller may set of a new file, with their schemas.
+    `fields` are those that the caller may set of a new file, with their schemas; `changeable` are
+    those that it may change.
     """
-    # A form has texts only.
-    form = object_of({"file": BINARY}, dict.fromkeys(fields, TEXT))
-    in_json = object_of({"data": TEXT}, fields)
+    # Nothing else tells the name of a content in JSON.
+    in_json = object_of(
+        {"data": TEXT, "filename_download": TEXT}, without(fields, ("filename_download",))
+    )
     written = data(any_of(files.item, array_of(files.item)), "What was written.")
     create = Need(FILES, "create")
     return {
         "/files": {
             "post": write(
                 "Upload files",
-                Body({"multipart/form-data": form, JSON: in_json}),
+                Body({"multipart/form-data": _form(fields), JSON: in_json}),
                 written,
                 NO_CONTENT,
                 parameters=(*ONE, "Idempotency-Key"),
@@ -180,7 +185,7 @@ def file_routes(files: RowSchemas, fields: Mapping[str, JsonSchema]) -> Mapping[
         "/files/{key}": {
             "patch": write(
                 "Change a file, or replace its content by a form",
-                Body({JSON: files.change, "multipart/form-data": form}),
+                Body({JSON: files.change, "multipart/form-data": _form(changeable)}),
                 written,
                 NO_CONTENT,
                 parameters=(*ONE, "If-Match"),
@@ -198,3 +203,8 @@ def file_routes(files: RowSchemas, fields: Mapping[str, JsonSchema]) -> Mapping[
             )
         },
     }
+
+
+def _form(fields: Iterable[str]) -> JsonSchema:
+    # A form has texts only.
+    return object_of({"file": BINARY}, dict.fromkeys(fields, TEXT))

@@ -43,13 +43,17 @@ def routes_of(visible: VisibleCollections, templates: Names[str]) -> Routes:
 def _all_routes(visible: VisibleCollections) -> Routes:
     routes: Routes = {}
     files = visible.rows(FILES, "files").schemas
-    file_fields = sent_members(visible, FILES, "create")
+    uploads = file_routes(
+        files,
+        sent_members(visible, FILES, "create"),
+        changeable=sent_members(visible, FILES, "update"),
+    )
     items: Mapping[str, PathItem] = {
         _ITEMS: list_operations(_ANY_ROWS, ANY_LIST),
         _ITEM: row_operations(_ANY_ROWS, ANY_ROW),
     }
     tables = (SERVICE_ROUTES, items, STRUCTURE_ROUTES, ACCOUNT_ROUTES, CONTENT_ROUTES)
-    for table in (*tables, file_routes(files, file_fields)):
+    for table in (*tables, uploads):
         for path, operations in table.items():
             routes.setdefault(path, {}).update(operations)
     for route in ROW_ROUTES:

@@ -139,10 +139,14 @@ def test_a_file_may_be_sent_with_each_field_that_clients_may_set(stage: Stage) -
     assert set(in_json["properties"]) == columns - SERVER_OWNED | {"data"}
     in_form = content["multipart/form-data"]["schema"]
     assert set(in_form["properties"]) == columns - SERVER_OWNED | {"file"}
+    assert in_json["required"] == ["data", "filename_download"]
     body = {"filename_download": "a.txt", "title": "A", "tags": ["b"], "data": "YQ=="}
     jsonschema_rs.validate({**in_json, "components": described["components"]}, body)
     changed = set(schema(stage.admin, "ItemChange.system_files")["properties"])
     assert changed == columns - SERVER_OWNED - CREATE_ONLY
+    replacing = described["paths"]["/files/{key}"]["patch"]["requestBody"]["content"]
+    form_of_change = replacing["multipart/form-data"]["schema"]
+    assert set(form_of_change["properties"]) == changed | {"file"}
 
 
 def test_a_service_that_is_not_well_is_as_the_document_says(stage: Stage) -> None:
