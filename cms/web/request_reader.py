@@ -143,6 +143,8 @@ class RequestReader:
 
     def _hold(self, rest: bytes) -> None:
         """Keep what is not parsed yet, and let other connections have their turn."""
+        if self._connection.is_closing:
+            return  # what is behind a refused request is not parsed, and not read meanwhile
         self._unparsed = rest
         self._paused_since = time.monotonic()
         self.is_holding = True
