@@ -135,8 +135,10 @@ def _conflict_action(columns: Sequence[str], unchanged: Sequence[str]) -> sql.Co
 
 def largest_staged(transaction: Transaction, column: str) -> int | None:
     """Return the largest value of a column with numbers that a sequence can give."""
+    # Compared exactly: as a float, the largest number is one that no sequence gives.
     query = sql.SQL(
-        "SELECT (max({column}) FILTER (WHERE {column} BETWEEN {least} AND {most}))::bigint FROM {}"
+        "SELECT (max({column}) FILTER (WHERE {column}::numeric BETWEEN {least} AND {most}))::bigint"
+        " FROM {}"
     ).format(
         STAGED.identifier,
         column=sql.Identifier(column),

@@ -359,13 +359,15 @@ WHERE attrelid = to_regclass(format('%I.%I', current_schema(), $1::text))
 ORDER BY attnum;
 
 -- name: list_given_numbers
--- The columns of a table with numbers that may come from a sequence. Texts are not counted, as 'INVOICE-' || nextval(…).
+-- The columns of a table with numbers that may come from a sequence. Texts are not counted, as 'INVOICE-' || nextval(…),
+-- nor what PostgreSQL does not compare with all numbers.
 SELECT attname::text
 FROM pg_attribute
 JOIN pg_type ON pg_type.oid = atttypid
 WHERE attrelid = to_regclass(format('%I.%I', current_schema(), $1::text))
   AND attnum > 0
   AND typcategory = 'N'
+  AND atttypid NOT IN ('money'::regtype, 'oid'::regtype)
   AND (atthasdef OR attidentity <> '')
 ORDER BY attnum;
 

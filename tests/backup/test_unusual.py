@@ -211,6 +211,30 @@ def test_keys_that_are_more_than_a_number_come_back(living: Installation, archiv
     assert run_sql(living.dsn, "SELECT number FROM bills WHERE id = 'last'") == [(5,)]
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("money DEFAULT nextval('totals')::integer::money", "1"),
+        ("oid DEFAULT nextval('totals')::oid", "7"),
+        ("double precision DEFAULT nextval('totals')", "9223372036854775807"),
+        ("double precision DEFAULT nextval('totals')", "'Infinity'"),
+        ("numeric DEFAULT nextval('totals')", "1e300"),
+    ],
+)
+def test_numbers_that_no_sequence_reaches_come_back(
+    living: Installation, archive: Path, column: str, value: str
+) -> None:
+    execute(
+        living.dsn,
+        "CREATE SEQUENCE totals;"
+        f"CREATE TABLE sums (id integer PRIMARY KEY, total {column});"
+        f"INSERT INTO sums VALUES (1, {value})",
+    )
+    archive.unlink()
+    living.back_up(archive)
+    assert restore(living, archive, "sums") == Merged(created=0, replaced=1)
+
+
 def test_a_schema_whose_name_is_a_word_of_sql_is_like_any_other(
     living: Installation, empty: Installation, archive: Path
 ) -> None:
