@@ -69,12 +69,12 @@ def _failed_foreign_keys(transaction: Transaction, catalogue: Catalogue) -> Iter
             records.append(relation_record(relation))
     for record in with_relation_states(records, catalogue, transaction.execute):
         name = f"{record['collection']}.{record['field']}"
-        if _code(record, "validation"):
+        if _code(record, "foreign_key_check"):
             yield (
                 f"items point to none by {name}; change them and set on_delete of the relation "
                 "again, to the same"
             )
-        elif _has_failed(record, "schema", "validation"):
+        elif _has_failed(record, "schema", "foreign_key_check"):
             yield (
                 f"the foreign key of {name} could not be checked, and the log says why; set "
                 "on_delete of the relation again, to the same"

@@ -249,7 +249,7 @@ READ_ONLY_KEYS = frozenset(
         "search_index",
         "index_build",
         "unique_build",
-        "validation",
+        "foreign_key_check",
         "name",
         "table",
         "column",

@@ -180,7 +180,7 @@ def _with_relation_state(
         state = _state(BUILDING, 0.0)
     else:
         state = _state_without_build(builds[table], 0.0)
-    return {**record, "schema": {**schema, "validation": state}}
+    return {**record, "schema": {**schema, "foreign_key_check": state}}
 
 
 # All of them

@@ -58,14 +58,14 @@ def schema(client: Client) -> Any:
 def test_the_answer_comes_at_once_and_the_key_holds_for_new_items(
     related: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
-    assert relate(related)["validation"] == WAITING
+    assert relate(related)["foreign_key_check"] == WAITING
     listed = {record["field"]: record["schema"] for record in related.get("/relations").data}
-    assert listed["other"]["validation"] == WAITING
+    assert listed["other"]["foreign_key_check"] == WAITING
     answer = related.post("/items/things", {"other": 9})
     assert (answer.status, answer.codes) == (400, ["INVALID_FOREIGN_KEY"])
     assert run_sql(dsn, CHECKED) == [(False,)]
     work(config, job_database)
-    assert "validation" not in schema(related)
+    assert "foreign_key_check" not in schema(related)
     assert run_sql(dsn, CHECKED) == [(True,)]
     assert run_sql(dsn, LEFT) == run_sql(dsn, JOBS) == []
 
@@ -74,7 +74,7 @@ def test_without_a_worker_the_process_itself_checks_it(related: Client, dsn: str
     relate(related)
     eventually(lambda: run_sql(dsn, JOBS) == [])
     assert run_sql(dsn, CHECKED) == [(True,)]
-    assert "validation" not in schema(related)
+    assert "foreign_key_check" not in schema(related)
 
 
 @pytest.mark.usefixtures("worker")
@@ -84,15 +84,15 @@ def test_items_that_point_nowhere_are_told_until_they_are_changed(
     lost = related.post("/items/things", {"other": 9}).data["id"]
     relate(related)
     work(config, job_database)
-    assert schema(related)["validation"] == VIOLATED
+    assert schema(related)["foreign_key_check"] == VIOLATED
     assert run_sql(dsn, JOBS) == []
     # It is an item without the other one, as where there is no key at all.
     assert related.get(f"/items/things/{lost}", fields="a,other.id").data["other"] is None
     assert related.patch(f"/items/things/{lost}", {"other": 2}).status == 200
     same = {"schema": {"on_delete": schema(related)["on_delete"]}}
-    assert related.patch(PATH, same).data["schema"]["validation"] == WAITING
+    assert related.patch(PATH, same).data["schema"]["foreign_key_check"] == WAITING
     work(config, job_database)
-    assert "validation" not in schema(related)
+    assert "foreign_key_check" not in schema(related)
     assert run_sql(dsn, CHECKED) == [(True,)]
 
 
@@ -113,7 +113,7 @@ def test_writers_go_on_while_it_is_checked(
         checker = Thread(target=work, args=(config, job_database))
         checker.start()
         eventually(lambda: run_sql(dsn, VALIDATING) != [])
-        assert schema(related)["validation"]["state"] == "building"
+        assert schema(related)["foreign_key_check"]["state"] == "building"
         assert related.post("/items/things", {"other": 2}).status == 200
         assert related.post("/items/others", {}).status == 200
         blocker.rollback()
