@@ -386,13 +386,23 @@ VALUES ($1::text, $2::text, $3::text)
 ON CONFLICT (collection, field, kind) DO UPDATE
 SET is_violated = FALSE;
 
+-- name: find_constraint_request
+-- The transaction that has asked for a constraint of the column: another one if it is asked for again.
+SELECT xmin::text
+FROM system_constraint_requests
+WHERE collection = $1::text
+  AND field = $2::text
+  AND kind = $3::text;
+
 -- name: note_violation
--- Notes that rows violate a constraint of the column that was asked for.
+-- Notes that rows violate a constraint of the column, unless it was asked for again since the transaction $4 did so:
+-- the rows may have been changed in between.
 UPDATE system_constraint_requests
 SET is_violated = TRUE
 WHERE collection = $1::text
   AND field = $2::text
-  AND kind = $3::text;
+  AND kind = $3::text
+  AND xmin::text = $4::text;
 
 -- name: forget_constraint
 -- Forgets that a constraint of the column was asked for: it holds, or was given up.

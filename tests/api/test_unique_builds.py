@@ -417,3 +417,32 @@ def test_a_small_table_is_made_unique_at_once(
     assert [name for (name,) in run_sql(dsn, CONSTRAINED)] == ["a"]
     assert run_sql(dsn, UNIQUE_INDEXES) == [(1,)]
     assert run_sql(dsn, LEFT) == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_is_asked_for_again_during_a_build_that_fails_is_built_again(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = [item["id"] for item in large.post("/items/things", [{"a": "x"}, {"a": "x"}]).data]
+    make_unique(large)
+    build = indexes.DeferredIndex.build
+    changes = [{"a": "y"}]
+
+    def fail_and_change(index: indexes.DeferredIndex, database: Database) -> None:
+        try:
+            build(index, database)
+        finally:
+            while changes:
+                assert large.patch(f"/items/things/{ids[0]}", changes.pop()).status == 200
+                assert make_unique(large)["unique_build"] == WAITING
+
+    monkeypatch.setattr(indexes.DeferredIndex, "build", fail_and_change)
+    work(config, job_database)
+    # For the second request there is a job of its own.
+    work(config, job_database)
+    assert state(large) == "ready"
+    assert_unique(dsn, "a")
