@@ -18,6 +18,7 @@ from tests.databases import run_sql
 from tests.index_building import (
     BUILDS_FAIL,
     FIELD,
+    INDEXED,
     INVALID,
     JOBS,
     WORKER,
@@ -446,3 +447,33 @@ def test_what_is_asked_for_again_during_a_build_that_fails_is_built_again(
     work(config, job_database)
     assert state(large) == "ready"
     assert_unique(dsn, "a")
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_record_of_before_may_be_sent_back_when_the_field_is_unique(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    make_unique(large)
+    record = large.get(FIELD).data
+    work(config, job_database)
+    answer = large.patch(FIELD, {**record, "meta": {"note": "x"}})
+    assert answer.status == 200, answer
+    assert_unique(dsn, "a")
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize("large_bytes", [-1, 16 * 2**20])
+def test_a_field_that_is_made_unique_and_indexed_has_one_index(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    large_bytes: int,
+) -> None:
+    monkeypatch.setattr(indexes, "LARGE_BYTES", large_bytes)
+    both = {"schema": {"is_unique": True, "is_indexed": True}}
+    assert large.patch(FIELD, both).status == 200
+    work(config, job_database)
+    assert_unique(dsn, "a")
+    assert run_sql(dsn, INDEXED) == [("a",)]
