@@ -434,7 +434,7 @@ WHERE collection = $1::text
 SELECT class.relname
 FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
-JOIN pg_am AS method ON method.oid = class.relam
+JOIN pg_opclass AS operators ON operators.oid = index.indclass[0]
 JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = index.indkey[0]
 WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND attribute.attname = $2::text
@@ -444,6 +444,7 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND index.indpred IS NULL
   AND index.indexprs IS NULL
   AND index.indoption[0] = 0  -- a constraint takes no index of another order, or of other rules
+  AND operators.opcdefault
   AND index.indcollation[0] = attribute.attcollation
   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = index.indexrelid AND contype IN ('p', 'u', 'x'))
 ORDER BY index.indexrelid

@@ -477,3 +477,15 @@ def test_a_field_that_is_made_unique_and_indexed_has_one_index(
     work(config, job_database)
     assert_unique(dsn, "a")
     assert run_sql(dsn, INDEXED) == [("a",)]
+
+
+@pytest.mark.usefixtures("worker")
+def test_an_index_of_others_that_makes_no_constraint_is_left_alone(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    make_unique(large)
+    run_sql(dsn, "CREATE UNIQUE INDEX of_patterns ON things (a varchar_pattern_ops)")
+    work(config, job_database)
+    assert [name for (name,) in run_sql(dsn, CONSTRAINED)] == ["a"]
+    assert run_sql(dsn, UNIQUE_INDEXES) == [(2,)]
+    assert run_sql(dsn, LEFT) == run_sql(dsn, JOBS) == []
