@@ -230,3 +230,18 @@ def test_what_is_asked_for_again_during_a_check_that_fails_is_checked_again(
     work(config, job_database)
     assert run_sql(dsn, CHECKED) == [(True,)]
     assert run_sql(dsn, LEFT) == run_sql(dsn, JOBS) == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_types_for_clients_say_that_items_may_point_nowhere_until_all_are_checked(
+    related: Client, config: Config, job_database: Database
+) -> None:
+    required = {"is_nullable": False, "default_value": 1}
+    body = {"field": "other_one", "type": "integer", "schema": required}
+    assert related.post("/fields/things", body).status == 200
+    relation = {**RELATION, "field": "other_one"}
+    assert related.post("/relations", relation).status == 200
+    types = "/server/specs/types?language=typescript"
+    assert "other_one: number | Others | null" in related.get(types).text
+    work(config, job_database)
+    assert "other_one: number | Others;" in related.get(types).text
