@@ -122,6 +122,10 @@ def _parse(field: Field, payload: Mapping[str, object], problems: list[Problem])
     for key, build in (("is_indexed", "index_build"), ("is_unique", "unique_build")):
         if _is_of_pending_build(payload, key, build):
             schema.pop(key, None)
+    # The index of a field that has become unique since then.
+    is_unique = field.column is not None and field.column.is_unique
+    if is_unique and _is_of_pending_build(payload, "is_indexed", "unique_build"):
+        schema.pop("is_indexed", None)
     return Alteration(field, field_type, meta, schema)
 
 

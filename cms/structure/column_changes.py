@@ -66,6 +66,9 @@ def changed_settings(alteration: Alteration, column: Column) -> MetaSettings:
         # A request may be repeated, where a build has failed, and be withdrawn.
         if value != current[key] or key in _pending_settings(column):
             changed[key] = value
+    # A unique column needs no second index. Snapshots have it as an indexed one.
+    if changed.get("is_unique") and changed.get("is_indexed"):
+        del changed["is_indexed"]
     return changed
 
 

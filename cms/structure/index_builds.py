@@ -101,11 +101,12 @@ def _build_uninterrupted(
     """Build, again if a change of structure has interrupted it; return why it failed.
 
     What ends, well or badly, is noted as tried. What is not needed any more is not: the field of
-    an index may be renamed and get its former name again.
+    an index may be renamed and get its former name again. Nor is a constraint that rows violate: it
+    is missing only if it was asked for again.
     """
     while True:
         try:
-            _build(database, build)
+            is_built = _build(database, build)
         except (Refused, Stale) as error:
             database.background.check_running()
             # It was given up meanwhile, its column is gone, or it was built before the error.
@@ -119,20 +120,24 @@ def _build_uninterrupted(
             if isinstance(error, LockTimeout):
                 let_others_pass(database)
         else:
-            tried.add(build)
+            if is_built:
+                tried.add(build)
             return None
 
 
-def _build(database: Database, build: Build) -> None:
+def _build(database: Database, build: Build) -> bool:
+    """Build, and return True; return False if stored rows violate a constraint, which is noted."""
+    request = _constraint_request(database, build)
     try:
         if isinstance(build, DeferredForeignKey):
             build.check(database)
         else:
             _build_index(database, build)
     except Conflict as conflict:
-        if not _note_violation(database, build, conflict):
+        if conflict.problems[0].code != VIOLATIONS[_kind_of(build)]:
             raise
-        return
+        _note_violation(database, build, request)
+        return False
     with _patient_transaction(database) as transaction:
         # The lock of all changes of structure: none comes between this look and what it leads to.
         transaction.execute(statement("advance_structure"))
@@ -140,6 +145,7 @@ def _build(database: Database, build: Build) -> None:
             _finish(transaction, build)
         elif isinstance(build, DeferredIndex):
             _drop(transaction, build)
+    return True
 
 
 def _build_index(database: Database, index: DeferredIndex) -> None:
@@ -151,20 +157,31 @@ def _build_index(database: Database, index: DeferredIndex) -> None:
     index.build(database)
 
 
-def _note_violation(database: Database, build: Build, conflict: Conflict) -> bool:
-    """Note that stored rows violate a constraint; return False for errors that say nothing of it.
+def _kind_of(build: Build) -> str:
+    """Return the kind of the constraint that a build may find to be violated."""
+    return FOREIGN_KEY if isinstance(build, DeferredForeignKey) else UNIQUE
 
-    To try it again would not help before somebody has changed the rows.
+
+def _constraint_request(database: Database, build: Build) -> str | None:
+    """Return what tells the request for a constraint from one that is made later."""
+    parameters = build.table, build.column, _kind_of(build)
+    rows = database.fetch_primary(statement("find_constraint_request"), parameters)
+    return next(iter(single_values(rows)), None)
+
+
+def _note_violation(database: Database, build: Build, request: str | None) -> None:
+    """Note that stored rows violate a constraint, unless it was asked for again meanwhile.
+
+    To try it again would not help before somebody has changed the rows, and asks for it again.
     """
-    code = conflict.problems[0].code
-    kind = UNIQUE if isinstance(build, DeferredIndex) else FOREIGN_KEY
-    if code != VIOLATIONS[kind]:
-        return False
-    log.warning("rows of %s violate the constraint of %s: %s", build.table, build.column, code)
+    kind = _kind_of(build)
+    log.warning(
+        "rows of %s violate the constraint of %s: %s", build.table, build.column, VIOLATIONS[kind]
+    )
     with _patient_transaction(database) as transaction:
         transaction.execute(statement("advance_structure"))
-        transaction.execute(statement("note_violation"), (build.table, build.column, kind))
-    return True
+        parameters = build.table, build.column, kind, request
+        transaction.execute(statement("note_violation"), parameters)
 
 
 def _finish(transaction: Transaction, build: Build) -> None:

@@ -120,6 +120,8 @@ def interrupt_builds(transaction: Transaction, *tables: str) -> None:
     It would wait for them, and all who use the tables for it. What is still needed is built anew
     when the transaction has ended.
     """
+    # A change of several tables comes here several times, and builds begin in between.
+    transaction.execute(statement("look_anew_at_progress"))
     for table in tables:
         transaction.execute(statement("cancel_index_builds"), (table,))
         transaction.execute(statement("cancel_validations"), (table,))

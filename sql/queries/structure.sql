@@ -386,13 +386,23 @@ VALUES ($1::text, $2::text, $3::text)
 ON CONFLICT (collection, field, kind) DO UPDATE
 SET is_violated = FALSE;
 
+-- name: find_constraint_request
+-- The transaction that has asked for a constraint of the column: another one if it is asked for again.
+SELECT xmin::text
+FROM system_constraint_requests
+WHERE collection = $1::text
+  AND field = $2::text
+  AND kind = $3::text;
+
 -- name: note_violation
--- Notes that rows violate a constraint of the column that was asked for.
+-- Notes that rows violate a constraint of the column, unless it was asked for again since the transaction $4 did so:
+-- the rows may have been changed in between.
 UPDATE system_constraint_requests
 SET is_violated = TRUE
 WHERE collection = $1::text
   AND field = $2::text
-  AND kind = $3::text;
+  AND kind = $3::text
+  AND xmin::text = $4::text;
 
 -- name: forget_constraint
 -- Forgets that a constraint of the column was asked for: it holds, or was given up.
@@ -424,7 +434,7 @@ WHERE collection = $1::text
 SELECT class.relname
 FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
-JOIN pg_am AS method ON method.oid = class.relam
+JOIN pg_opclass AS operators ON operators.oid = index.indclass[0]
 JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = index.indkey[0]
 WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND attribute.attname = $2::text
@@ -434,6 +444,7 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND index.indpred IS NULL
   AND index.indexprs IS NULL
   AND index.indoption[0] = 0  -- a constraint takes no index of another order, or of other rules
+  AND operators.opcdefault
   AND index.indcollation[0] = attribute.attcollation
   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = index.indexrelid AND contype IN ('p', 'u', 'x'))
 ORDER BY index.indexrelid

@@ -200,3 +200,48 @@ def test_an_action_that_changes_during_the_check_has_the_new_key_checked(
     work(config, job_database)
     assert run_sql(dsn, CHECKED) == [(True,)]
     assert run_sql(dsn, LEFT) == run_sql(dsn, JOBS) == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_is_asked_for_again_during_a_check_that_fails_is_checked_again(
+    related: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost = related.post("/items/things", {"other": 9}).data["id"]
+    relate(related)
+    check = foreign_key_checks.DeferredForeignKey.check
+    changes = [{"other": 2}]
+
+    def fail_and_change(key: foreign_key_checks.DeferredForeignKey, database: Database) -> None:
+        try:
+            check(key, database)
+        finally:
+            while changes:
+                assert related.patch(f"/items/things/{lost}", changes.pop()).status == 200
+                same = {"schema": {"on_delete": schema(related)["on_delete"]}}
+                assert related.patch(PATH, same).status == 200
+
+    monkeypatch.setattr(foreign_key_checks.DeferredForeignKey, "check", fail_and_change)
+    work(config, job_database)
+    # For the second request there is a job of its own.
+    work(config, job_database)
+    assert run_sql(dsn, CHECKED) == [(True,)]
+    assert run_sql(dsn, LEFT) == run_sql(dsn, JOBS) == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_types_for_clients_say_that_items_may_point_nowhere_until_all_are_checked(
+    related: Client, config: Config, job_database: Database
+) -> None:
+    required = {"is_nullable": False, "default_value": 1}
+    body = {"field": "other_one", "type": "integer", "schema": required}
+    assert related.post("/fields/things", body).status == 200
+    relation = {**RELATION, "field": "other_one"}
+    assert related.post("/relations", relation).status == 200
+    types = "/server/specs/types?language=typescript"
+    assert "other_one: number | Others | null" in related.get(types).text
+    work(config, job_database)
+    assert "other_one: number | Others;" in related.get(types).text

@@ -231,3 +231,26 @@ def test_a_field_that_is_renamed_there_and_back_while_its_index_is_built_gets_it
         assert large.patch(other, {"field": "a"}).status == 200
         wait_for_state(large, "building")
     assert_indexed(dsn, "a")
+
+
+def test_a_change_of_several_tables_interrupts_what_has_begun_since_its_beginning(
+    large: Client,
+    builder: IndexBuilder,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[None] = []
+    before_each_build(monkeypatch, lambda: begun.append(None))
+    ask(large)
+    with ThreadPoolExecutor(1) as executor, psycopg.connect(dsn) as reader:
+        with job_database.transaction() as transaction:
+            index_requests.interrupt_builds(transaction, "others")
+            reader.execute(TAKE_SNAPSHOT)
+            work = executor.submit(builder.work)
+            wait_for_state(large, "building")
+            index_requests.interrupt_builds(transaction, "things")
+            eventually(lambda: len(begun) == 2, seconds=10)
+        reader.rollback()
+        work.result(10)
+    assert_indexed(dsn, "a")

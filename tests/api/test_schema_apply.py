@@ -320,3 +320,15 @@ def test_groups_may_change_places(admin: Client, size: int) -> None:
     assert snapshot(admin) == document
     boxes[2]["meta"]["group"] = "box_0"
     assert apply(admin, document).status == 400
+
+
+def test_the_rule_of_a_field_is_compared_and_applied(admin: Client) -> None:
+    before = snapshot(admin)
+    rule = {"_and": [{"title": {"_neq": "x"}}]}
+    path = "/fields/articles/title"
+    assert admin.patch(path, {"meta": {"validation": rule}}).status == 200
+    after = snapshot(admin)
+    apply(admin, before)
+    assert admin.get(path).data["meta"]["validation"] is None
+    apply(admin, after)
+    assert admin.get(path).data["meta"]["validation"] == rule

@@ -18,6 +18,7 @@ from tests.databases import run_sql
 from tests.index_building import (
     BUILDS_FAIL,
     FIELD,
+    INDEXED,
     INVALID,
     JOBS,
     WORKER,
@@ -417,3 +418,74 @@ def test_a_small_table_is_made_unique_at_once(
     assert [name for (name,) in run_sql(dsn, CONSTRAINED)] == ["a"]
     assert run_sql(dsn, UNIQUE_INDEXES) == [(1,)]
     assert run_sql(dsn, LEFT) == []
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_is_asked_for_again_during_a_build_that_fails_is_built_again(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = [item["id"] for item in large.post("/items/things", [{"a": "x"}, {"a": "x"}]).data]
+    make_unique(large)
+    build = indexes.DeferredIndex.build
+    changes = [{"a": "y"}]
+
+    def fail_and_change(index: indexes.DeferredIndex, database: Database) -> None:
+        try:
+            build(index, database)
+        finally:
+            while changes:
+                assert large.patch(f"/items/things/{ids[0]}", changes.pop()).status == 200
+                assert make_unique(large)["unique_build"] == WAITING
+
+    monkeypatch.setattr(indexes.DeferredIndex, "build", fail_and_change)
+    work(config, job_database)
+    # For the second request there is a job of its own.
+    work(config, job_database)
+    assert state(large) == "ready"
+    assert_unique(dsn, "a")
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_record_of_before_may_be_sent_back_when_the_field_is_unique(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    make_unique(large)
+    record = large.get(FIELD).data
+    work(config, job_database)
+    answer = large.patch(FIELD, {**record, "meta": {"note": "x"}})
+    assert answer.status == 200, answer
+    assert_unique(dsn, "a")
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize("large_bytes", [-1, 16 * 2**20])
+def test_a_field_that_is_made_unique_and_indexed_has_one_index(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    large_bytes: int,
+) -> None:
+    monkeypatch.setattr(indexes, "LARGE_BYTES", large_bytes)
+    both = {"schema": {"is_unique": True, "is_indexed": True}}
+    assert large.patch(FIELD, both).status == 200
+    work(config, job_database)
+    assert_unique(dsn, "a")
+    assert run_sql(dsn, INDEXED) == [("a",)]
+
+
+@pytest.mark.usefixtures("worker")
+def test_an_index_of_others_that_makes_no_constraint_is_left_alone(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    make_unique(large)
+    run_sql(dsn, "CREATE UNIQUE INDEX of_patterns ON things (a varchar_pattern_ops)")
+    work(config, job_database)
+    assert [name for (name,) in run_sql(dsn, CONSTRAINED)] == ["a"]
+    assert run_sql(dsn, UNIQUE_INDEXES) == [(2,)]
+    assert run_sql(dsn, LEFT) == run_sql(dsn, JOBS) == []
