@@ -192,7 +192,7 @@ def test_a_builder_waits_for_a_long_change_of_structure(
     large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     ask(large)
-    impatient = replace(builder.config, db_statement_timeout=timedelta(milliseconds=100))
+    impatient = replace(builder.config, db_statement_timeout=timedelta(milliseconds=500))
     database = Database(impatient)
     with ThreadPoolExecutor(1) as executor, psycopg.connect(dsn) as reader:
         reader.execute(TAKE_SNAPSHOT)
@@ -202,7 +202,7 @@ def test_a_builder_waits_for_a_long_change_of_structure(
             changer.execute("SELECT FROM system_version FOR UPDATE")
             changer.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_progress_create_index")
             reader.rollback()
-            time.sleep(0.5)
+            time.sleep(1.0)
         build.result()
     database.close()
     assert [name for (name,) in run_sql(dsn, INDEXED)] == ["a"]
