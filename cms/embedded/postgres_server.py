@@ -128,12 +128,12 @@ def stop(data_folder: DataFolder, *, immediately: bool = False) -> None:
     `immediately` is for data that nobody needs any more. A full disk keeps a fast shutdown from
     ending.
     """
-    is_asked = False
+    is_signalled = False
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while is_running(data_folder):
-        # A server that is starting can be told only when it listens.
-        if not is_asked:
-            is_asked = _ask_to_stop(data_folder, immediately=immediately)
+        # A server that is starting is sent the signal as soon as it listens.
+        if not is_signalled:
+            is_signalled = _signal_shutdown(data_folder, immediately=immediately)
         if time.monotonic() > deadline:
             raise EmbeddedError(
                 f"The server of {data_folder.cluster} does not stop. {_log_end(data_folder)}"
@@ -141,7 +141,7 @@ def stop(data_folder: DataFolder, *, immediately: bool = False) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _ask_to_stop(data_folder: DataFolder, *, immediately: bool) -> bool:
+def _signal_shutdown(data_folder: DataFolder, *, immediately: bool) -> bool:
     """Send the server the signal of a shutdown; False if it does not listen."""
     shutdown = 'kill -QUIT "$0"' if immediately else 'kill -INT "$0"'
     postmaster = read_postmaster(data_folder.cluster)

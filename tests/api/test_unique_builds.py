@@ -102,7 +102,7 @@ def test_without_a_worker_the_process_itself_makes_it_unique(large: Client, dsn:
 
 
 @pytest.mark.usefixtures("worker")
-def test_values_that_are_there_twice_are_told_until_they_are_gone(
+def test_values_that_are_there_twice_are_reported_until_they_are_gone(
     large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
     items = large.post("/items/things", [{"a": "x"}, {"a": "x"}, {"a": "z"}, {}, {}]).data
