@@ -96,6 +96,8 @@ class RequestState:
     @property
     def client(self) -> ClientInfo:
         """Where the request came from."""
+        if self._identity is not None:
+            return self._identity.client
         if self._find_client:
             return self._find_client()
         return ClientInfo()
@@ -113,6 +115,9 @@ class RequestState:
             # Set only after success: a second call after a refusal must be refused as well, and not
             # find an anonymous caller.
             self._identity = identity.with_client(self.client)
+            # They hold the request: with them it would wait in memory for the garbage collector.
+            self._find_identity = None
+            self._find_client = None
         return self._identity
 
 
