@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from cachebox import LRUCache
@@ -17,7 +18,7 @@ from cms.access.policy import ADMIN, ALL_FIELDS, Actor, Policy
 from cms.config import Config
 from cms.database.statements import statement
 from cms.errors import not_found
-from cms.files.derivatives import Original, derivative_of
+from cms.files.derivatives import Derivatives, Original
 from cms.files.image_pool import ImagePool
 from cms.files.media_types import UNKNOWN
 from cms.files.storage import Storages
@@ -45,12 +46,18 @@ from cms.transforms.transform import (
 )
 
 MAX_CACHED_TRANSFORMS = 500
+MAX_CACHED_ASSETS = 1_000
+MAX_CACHED_FORM_LENGTH = 1_000
+"""Characters of the parameters and of `Accept`, of which clients could send any number."""
 
 _READ = (FILES, "read")
 _READ_REQUEST = ReadRequest(
     FILES,
     "fields=id,storage,filename_disk,filename_download,type,charset,modified_on"
     ",focal_point_x,focal_point_y",
+)
+_content_columns = itemgetter(
+    "id", "storage", "filename_disk", "filename_download", "type", "charset", "modified_on"
 )
 
 
@@ -65,11 +72,20 @@ class Asset(NamedTuple):
     tag: str
 
 
-class _RequestedFile(NamedTuple):
-    """The row of a file, and the requested transform of its content."""
+class _RequestedForm(NamedTuple):
+    """The form in which a request asks for a content; `values` are those of its `PARAMETERS`."""
 
-    row: Item
-    transform: ResolvedTransform
+    parameters: Mapping[str, object]
+    values: tuple[tuple[str, str], ...]
+    accept: str
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether the form is short enough to be the key of a cache."""
+        length = len(self.accept)
+        for _, value in self.values:
+            length += len(value)
+        return length <= MAX_CACHED_FORM_LENGTH
 
 
 class AssetDelivery(NamedTuple):
@@ -82,13 +98,14 @@ class AssetDelivery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _AssetSettings:
-    """The settings of assets, with a cache of the transforms that were read under them."""
+    """The settings of assets, with caches of the transforms and assets that they resulted in."""
 
     rules: TransformRules
     public: frozenset[str]
     transforms: LRUCache[Hashable, ResolvedTransform] = field(
         default_factory=lambda: LRUCache(MAX_CACHED_TRANSFORMS)
     )
+    assets: LRUCache[Hashable, Asset] = field(default_factory=lambda: LRUCache(MAX_CACHED_ASSETS))
 
 
 class Assets:
@@ -97,11 +114,14 @@ class Assets:
     def __init__(self, store: Store, storages: Storages, config: Config) -> None:
         self._store = store
         self._storages = storages
-        self._image_pool = ImagePool(config, store.database.metrics)
+        image_pool = ImagePool(config, store.database.metrics)
+        self._derivatives = Derivatives(
+            store, image_pool, keeps_contents=not config.assets_sendfile
+        )
         self._max_side = config.assets_transform_image_max_dimension
         # Two: a request that began before a change may still be under way.
         self._settings: LRUCache[Version, _AssetSettings] = LRUCache(2)
-        self.close = self._image_pool.close
+        self.close = image_pool.close
 
     def asset(
         self,
@@ -116,19 +136,11 @@ class Assets:
 
         Raises `Refused`: FORBIDDEN or NOT_FOUND as for its row, ILLEGAL_ASSET_TRANSFORMATION.
         """
-        find = partial(self._find, key=key, parameters=parameters, accept=accept)
+        form = _RequestedForm(parameters, _values_of(parameters), accept)
         read = self._store.run_primary_read if from_primary else self._store.run_read
-        file = read(identity, find)
-        return self._asset(file.row, file.transform)
+        return read(identity, partial(self._find, key, form))
 
-    def _find(
-        self,
-        context: RequestContext,
-        *,
-        key: str,
-        parameters: Mapping[str, object],
-        accept: str,
-    ) -> _RequestedFile:
+    def _find(self, key: str, form: _RequestedForm, context: RequestContext) -> Asset:
         settings = self._asset_settings(context)
         actor = context.actor
         # Files that the settings show, such as the project's logo, are public. UUIDs in either case
@@ -141,7 +153,14 @@ class Assets:
         if policy is not actor.policy:
             context = context._replace(actor=Actor(policy, actor.user, actor.role))
         row = fetch_item(self._store, context, _READ_REQUEST, key=key)
-        return _RequestedFile(row, _transform(row, parameters, accept, settings))
+        focus = _focal_point(row)
+        if not form.is_cached:
+            return self._asset(row, _resolve(row["type"], focus, form, settings.rules))
+        # All that an asset depends on, besides the settings.
+        cache_key = (_content_columns(row), focus, form.values, form.accept)
+        return settings.assets.setdefault_with(
+            cache_key, lambda: self._asset(row, _transform(row["type"], focus, form, settings))
+        )
 
     def delivery(self, asset: Asset) -> AssetDelivery:
         """Return the content of an asset; a transformed image is made now if it does not exist yet.
@@ -153,7 +172,7 @@ class Assets:
         if not asset.transform.key:
             content = find_content(original.storage, original.path)
             return AssetDelivery(content, asset.filename, asset.media_type)
-        derivative = derivative_of(self._store, self._image_pool, original, asset.transform)
+        derivative = self._derivatives.find_or_make(original, asset.transform)
         # The name ends with the format that the image has become.
         stem = asset.filename.rpartition(".")[0] or asset.filename
         media_type = MEDIA_TYPE_BY_FORMAT[derivative.format]
@@ -195,39 +214,34 @@ class Assets:
 
 
 def _transform(
-    row: Item, parameters: Mapping[str, object], accept: str, settings: _AssetSettings
+    media_type: str, focus: Focus | None, form: _RequestedForm, settings: _AssetSettings
 ) -> ResolvedTransform:
-    """Return the resolved transform of a row's content, from the cache where it was read before."""
-    media_type = row["type"]
-    focus = _focal_point(row)
-    values: list[tuple[str, Hashable]] = []
-    # In one order, so that the same parameters in another one are found in the cache as well.
-    for name in PARAMETERS:
-        if name in parameters:
-            values.append((name, _hashable(parameters[name])))
-    # The file as it is: nothing to parse, to cache or to transform.
-    if not values:
-        return ResolvedTransform()
-    resolve = partial(
-        _resolve, parameters, settings.rules, media_type=media_type, focus=focus, accept=accept
+    """Return the resolved transform of a content, from the cache where it was read before."""
+    resolve = partial(_resolve, media_type, focus, form, settings.rules)
+    return settings.transforms.setdefault_with(
+        (form.values, media_type, focus, form.accept), resolve
     )
-    key = (tuple(values), media_type, focus, accept)
-    return settings.transforms.setdefault_with(key, resolve)
 
 
 def _resolve(
-    parameters: Mapping[str, object],
-    rules: TransformRules,
-    *,
-    media_type: str,
-    focus: Focus | None,
-    accept: str,
+    media_type: str, focus: Focus | None, form: _RequestedForm, rules: TransformRules
 ) -> ResolvedTransform:
-    transform = parse_transform(parameters, rules)
+    # The file as it is.
+    if not form.values:
+        return ResolvedTransform()
+    transform = parse_transform(form.parameters, rules)
     # Parameters are checked for any file, but only images are transformed.
     if transform == NO_TRANSFORM or media_type not in FORMAT_BY_MEDIA_TYPE:
         return ResolvedTransform()
-    return resolve_transform(transform, media_type, focus=focus, accept=accept)
+    return resolve_transform(transform, media_type, focus=focus, accept=form.accept)
+
+
+def _values_of(parameters: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Return the parameters of transforms that a request has, in one order for all requests."""
+    if not parameters:
+        return ()
+    # A parameter that is sent twice is a list.
+    return tuple((name, str(parameters[name])) for name in PARAMETERS if name in parameters)
 
 
 def _content_policy(context: RequestContext) -> Policy:
@@ -266,10 +280,3 @@ def _coordinate(value: object, *, center: float) -> float:
     if value is None:
         return center
     return float(jsontext.dumps(value))
-
-
-def _hashable(value: object) -> Hashable:
-    if isinstance(value, str):
-        return value
-    # A parameter that is sent twice is a list.
-    return repr(value)

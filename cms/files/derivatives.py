@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import NamedTuple, cast
+
+from cachebox import LRUCache
 
 from cms.database.statements import statement
 from cms.files.image_pool import ImagePool
@@ -14,6 +16,12 @@ from cms.files.storage import CHUNK_BYTES, Storage
 from cms.files.stored_content import StoredContent, file_path, find_content
 from cms.store.store import Store
 from cms.transforms.transform import FALLBACK_FORMAT, ResolvedTransform
+
+MAX_KEPT_BYTES = 4 * 2**20
+"""Bytes of derivatives that a process keeps in memory."""
+
+_DerivativeKey = tuple[str, str, str]
+"""A storage location, the path of the original in it, and the key of the transform."""
 
 
 class Original(NamedTuple):
@@ -31,16 +39,46 @@ class Derivative(NamedTuple):
     format: str
 
 
-def derivative_of(
-    store: Store, image_pool: ImagePool, original: Original, resolved: ResolvedTransform
-) -> Derivative:
-    """Return the derivative of an original, and make it if it does not exist.
+class Derivatives:
+    """Finds and makes derivatives; small ones that were asked for last stay in memory.
 
-    Others who ask for it at the same time, on any machine, wait and get the same one.
-    Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION, and FileNotFoundError without the original.
+    Each content of a file has a path of its own, so a derivative never changes. Whether its file
+    still has that content is for the caller to know. A proxy that sends the files needs them on the
+    disk: then nothing is kept.
     """
-    # The first look takes no lock: nearly all requests are for an image that exists.
-    return _find(original, resolved) or _make(store, image_pool, original, resolved)
+
+    def __init__(self, store: Store, image_pool: ImagePool, *, keeps_contents: bool) -> None:
+        self._store = store
+        self._image_pool = image_pool
+        self._keeps_contents = keeps_contents
+        self._kept: LRUCache[_DerivativeKey, Derivative] = LRUCache(
+            MAX_KEPT_BYTES, getsizeof=_kept_bytes
+        )
+
+    def find_or_make(self, original: Original, resolved: ResolvedTransform) -> Derivative:
+        """Return the derivative of an original, and make it if it does not exist.
+
+        Others who ask for it at the same time, on any machine, wait and get the same one.
+        Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION, and FileNotFoundError without the original.
+        """
+        key = (original.storage.name, original.path, resolved.key)
+        # The library's types forget that there may be none.
+        kept = cast("Derivative | None", self._kept.get(key))
+        if kept is not None:
+            return kept
+        # The first look takes no lock: nearly all requests are for an image that exists.
+        found = _find(original, resolved) or _make(
+            self._store, self._image_pool, original, resolved
+        )
+        if not self._keeps_contents or found.content.size > CHUNK_BYTES:
+            return found
+        loaded = found._replace(content=found.content.loaded())
+        self._kept[key] = loaded
+        return loaded
+
+
+def _kept_bytes(_key: _DerivativeKey, derivative: Derivative) -> int:
+    return derivative.content.size
 
 
 def forget_derivatives(storage: Storage, path: str) -> None:

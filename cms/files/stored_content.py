@@ -34,6 +34,12 @@ class StoredContent(NamedTuple):
             return self.storage.get(self.path, start, length)
         return _read(file_path(folder, self.path), start, length)
 
+    def loaded(self) -> StoredContent:
+        """Return the content with all its bytes in memory."""
+        if self.data is not None:
+            return self
+        return self._replace(data=b"".join(self.chunks(0, self.size)))
+
 
 def find_content(storage: Storage, path: str) -> StoredContent:
     """Return the content at a path; raises FileNotFoundError or `Refused` SERVICE_UNAVAILABLE."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -87,6 +88,41 @@ def test_a_client_that_holds_a_derivative_has_none_made(
 ) -> None:
     assert asset(files.admin, photo, "width=42", **{"If-None-Match": "*"}).status == 304
     assert renders == []
+
+
+def test_a_small_derivative_stays_in_memory_and_its_file_decides_who_may_see_it(
+    files: FileService, renders: list[str]
+) -> None:
+    file = files.add(JPEG, "photo.jpg")
+    first = asset(files.admin, file, "width=44")
+    folder = files.folder / file["storage"] / f"{file['filename_disk'].partition('.')[0]}__"
+    shutil.rmtree(folder)
+    again = asset(files.admin, file, "width=44")
+    assert (again.status, again.content, renders) == (200, first.content, ["jpg"])
+    assert asset(files.stage.anonymous, file, "width=44").status == 403
+    files.admin.delete(f"/files/{file['id']}")
+    assert asset(files.admin, file, "width=44").status == 404
+
+
+def test_a_large_derivative_is_read_from_its_location(
+    files: FileService, renders: list[str]
+) -> None:
+    noise = Image.effect_noise((200, 200), 100)
+    file = files.add(encoded(noise, "PNG"), "noise.png")
+    assert len(asset(files.admin, file, "width=900").content) > 2**18
+    folder = files.folder / file["storage"] / f"{file['filename_disk'].partition('.')[0]}__"
+    shutil.rmtree(folder)
+    assert asset(files.admin, file, "width=900").status == 200
+    assert renders == ["png", "png"]
+
+
+def test_parameters_of_any_length_make_no_entry_of_a_cache(
+    files: FileService, photo: dict[str, Any]
+) -> None:
+    transforms = quote(json.dumps([["flip"]]) + " " * 2_000)
+    for accept in ("image/webp", "image/webp," * 500):
+        answer = asset(files.admin, photo, f"transforms={transforms}&format=auto", Accept=accept)
+        assert (answer.status, answer.headers["content-type"]) == (200, "image/webp")
 
 
 @pytest.mark.release
@@ -274,6 +310,11 @@ def test_originals_in_a_bucket_are_transformed_beside_it(
         file = files.add(JPEG, "photo.jpg")
         for _ in range(2):
             assert decoded(asset(files.admin, file, "width=20").content).size == (20, 10)
+        # The second time without a round trip to the bucket.
+        storage = Storage(bucket)
+        storage.delete([path for path in _paths(storage) if "__" in path])
+        assert decoded(asset(files.admin, file, "width=20").content).size == (20, 10)
+        assert len(_paths(storage)) == 1
         answer = asset(files.admin, file)
         assert answer.content == JPEG
         assert asset(files.admin, file, Range="bytes=2-5").content == JPEG[2:6]
@@ -281,8 +322,11 @@ def test_originals_in_a_bucket_are_transformed_beside_it(
             len(JPEG)
         )
         files.admin.delete(f"/files/{file['id']}")
-        storage = Storage(bucket)
-        assert list(storage.list()) == []
+        assert _paths(storage) == []
+
+
+def _paths(storage: Storage) -> list[str]:
+    return [content.path for content in storage.list()]
 
 
 def test_a_stored_image_takes_one_statement_with_rights_and_freshness(
