@@ -16,6 +16,7 @@ from pathlib import Path
 _THIS_THREAD = 0
 _TASKS = Path("/proc/self/task")
 _STATISTICS = Path("/proc/stat")
+_INTERRUPTS = Path("/proc/interrupts")
 _BUSY_COLUMNS = (1, 2, 3, 6, 7, 8)  # user, nice, system, irq, softirq, steal; see proc(5)
 
 _all: frozenset[int] = frozenset()  # those of the process, while its threads are kept on one
@@ -71,6 +72,24 @@ def busy_seconds() -> dict[int, float]:
                 ticks = sum(int(columns[index]) for index in _BUSY_COLUMNS)
                 seconds[int(name)] = ticks / os.sysconf("SC_CLK_TCK")
     return seconds
+
+
+def device_interrupts() -> dict[int, int]:
+    """Return how many interrupts of devices each processor has handled since the system started.
+
+    Where the system does not tell, the answer is empty.
+    """
+    counts: dict[int, int] = {}
+    with suppress(OSError, ValueError):
+        header, *lines = _INTERRUPTS.read_text().splitlines()
+        processors = [int(name.removeprefix("CPU")) for name in header.split()]
+        for line in lines:
+            name, *columns = line.split()
+            # Those of the processors themselves, such as timers, have names instead of numbers.
+            if name.removesuffix(":").isdecimal():
+                for processor, count in zip(processors, columns, strict=False):
+                    counts[processor] = counts.get(processor, 0) + int(count)
+    return counts
 
 
 def _restrict(thread: int, processors: Iterable[int]) -> None:

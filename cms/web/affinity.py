@@ -19,8 +19,15 @@ class Affinity:
     """The processor of one worker; `review` is called about once a second."""
 
     def __init__(self, first_choice: int) -> None:
-        """Choose a processor; workers with successive numbers get different ones."""
-        self._available = processors.available_processors()
+        """Choose a processor; workers with successive numbers get different ones.
+
+        Number 0 gets the one that is interrupted least. Where the disk interrupts, each write that
+        is done wakes a process of PostgreSQL, which then takes the processor from the worker.
+        """
+        interrupts = processors.device_interrupts()
+        self._available = sorted(
+            processors.available_processors(), key=lambda number: interrupts.get(number, 0)
+        )
         if self._has_choice:
             self._move_to(self._available[first_choice % len(self._available)])
             self._begin()

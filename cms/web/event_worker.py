@@ -47,8 +47,8 @@ class EventWorker(StoppableWorker):
         config = load(os.environ, folder=Path.cwd())
         self._affinity: Affinity | None = None
         if config.web_cpu_affinity == "auto":
-            # The first number differs from service to service, the second from worker to worker.
-            self._affinity = Affinity(self.ppid + self.age)
+            # A worker that replaces another one counts on: the remainder begins anew.
+            self._affinity = Affinity((self.age - 1) % self.cfg.workers)
         loop = uvloop.new_event_loop()
         server = WebServer(
             self._call_application,

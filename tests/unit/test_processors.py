@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from cms.web.affinity import idler_processor
+from cms.processes import processors
+from cms.web.affinity import Affinity, idler_processor
 
 AVAILABLE = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
 
@@ -39,6 +41,40 @@ processors.keep_on(available[-1])
 def run(script: str) -> None:
     """Run a script in a process whose threads are kept on one of several processors."""
     subprocess.run([sys.executable, "-c", KEPT_ON_ONE + script], check=True, timeout=60)
+
+
+INTERRUPTS = """           CPU0       CPU1       CPU3
+ 24:          1          0          5  IO-APIC   5-edge      ACPI:Ged
+ 36:          0   13981821          4  PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0
+NMI:        100          0          0   Non-maskable interrupts
+LOC:   15767483   16117250   15767483   Local timer interrupts
+"""
+
+
+def test_a_lone_worker_begins_where_devices_interrupt_least(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "interrupts"
+    file.write_text(INTERRUPTS)
+    monkeypatch.setattr(processors, "_INTERRUPTS", file)
+    monkeypatch.setattr(processors, "available_processors", lambda: (0, 1, 2, 3))
+    chosen: list[int] = []
+    monkeypatch.setattr(processors, "keep_on", chosen.append)
+    assert processors.device_interrupts() == {0: 1, 1: 13981821, 3: 9}
+    for number in range(5):
+        Affinity(number)
+    assert chosen == [2, 0, 3, 1, 2]
+
+
+def test_without_counts_of_interrupts_the_first_processor_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processors, "_INTERRUPTS", tmp_path / "missing")
+    monkeypatch.setattr(processors, "available_processors", lambda: (4, 5))
+    chosen: list[int] = []
+    monkeypatch.setattr(processors, "keep_on", chosen.append)
+    Affinity(0)
+    assert chosen == [4]
 
 
 @several_processors
