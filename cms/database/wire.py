@@ -20,6 +20,7 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, Transact
 from psycopg.pq.abc import PGconn, PGresult
 
 from cms import jsontext
+from cms.database.readable_socket import ReadableSocket
 from cms.database.statement_meter import StatementMeter
 from cms.database.text_parameters import parameter_texts
 from cms.errors import Refused, answer_too_large
@@ -104,8 +105,7 @@ class Wire:
         self._connection = connection
         self._meter = meter
         self._reader = Transformer(connection)
-        self._poll = select.poll()
-        self._poll.register(connection.fileno(), select.POLLIN)
+        self._socket = ReadableSocket(connection.fileno())
         # The text of a statement and its name on the server; the one used longest ago is first.
         self._names: OrderedDict[str, bytes] = OrderedDict()
         self._prepared_count = 0
@@ -120,7 +120,7 @@ class Wire:
     def is_closed_by_server(self) -> bool:
         """Tell, without a round trip, whether the server has closed the connection."""
         # A server sends nothing to an idle connection: if it is readable, the server has closed it.
-        return bool(self._poll.poll(0))
+        return self._socket.has_something()
 
     def run(
         self,

@@ -67,14 +67,13 @@ class Derivatives:
         if kept is not None:
             return kept
         # The first look takes no lock: nearly all requests are for an image that exists.
-        found = _find(original, resolved) or _make(
+        derivative = _find(original, resolved) or _make(
             self._store, self._image_pool, original, resolved
         )
-        if not self._keeps_contents or found.content.size > CHUNK_BYTES:
-            return found
-        loaded = found._replace(content=found.content.loaded())
-        self._kept[key] = loaded
-        return loaded
+        if self._keeps_contents and derivative.content.size <= CHUNK_BYTES:
+            derivative = derivative._replace(content=derivative.content.loaded())
+            self._kept[key] = derivative
+        return derivative
 
 
 def _kept_bytes(_key: _DerivativeKey, derivative: Derivative) -> int:
