@@ -23,7 +23,7 @@ class _PollRequest(ctypes.Structure):
 class ReadableSocket:
     """Asks about one descriptor, which one thread at a time uses."""
 
-    __slots__ = ("_request", "_reference")
+    __slots__ = ("_reference", "_request")
 
     def __init__(self, descriptor: int) -> None:
         self._request = _PollRequest(descriptor, select.POLLIN, 0)
