@@ -142,8 +142,9 @@ class PrettyFormatter(logging.Formatter):
         time_taken = f" {fields['ms']} ms" if "ms" in fields else ""
         request = f" [{fields['request']}]" if "request" in fields else ""
         # A client could forge a line with a line break in its path.
-        escaped = message.encode("unicode_escape").decode()
-        return f"{_time_of_day(int(created))} {level.lower():8}{escaped}{time_taken}{request}"
+        if not message.isprintable() or not message.isascii() or "\\" in message:
+            message = message.encode("unicode_escape").decode()
+        return f"{_time_of_day(int(created))} {level.lower():8}{message}{time_taken}{request}"
 
 
 class LogHandler(logging.StreamHandler[TextIO]):

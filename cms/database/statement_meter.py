@@ -52,7 +52,7 @@ class StatementMeter:
 
     def note(self, texts: Sequence[str], seconds: float, error: BaseException | None) -> None:
         """Note the end of statements, or the error that ended them."""
-        self.add(seconds)
+        self._thread.seconds += seconds
         for text in texts:
             if self._metrics is not None:
                 self._metrics.count_statement()

@@ -63,7 +63,7 @@ class Authentication:
 
         Raises `Refused`.
         """
-        kind, _, token = (request.auth or "").partition(" ")
+        kind, _, token = request.env.get("HTTP_AUTHORIZATION", "").partition(" ")
         token = token.strip()
         if kind.lower() != "bearer" or not token:
             # The header comes first: a browser sends its cookie along without being asked.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
@@ -23,7 +24,7 @@ _ALIASES: Mapping[str, str] = MappingProxyType({"SEARCH": "QUERY"})
 # an unknown method that is routed as TRACE is answered 405.
 _UNSUPPORTED = "TRACE"
 _METHOD_NOT_ALLOWED = 405
-_CONTENT_HEADERS = ("CONTENT_TYPE", "CONTENT_LENGTH")
+_CONTENT_HEADERS = ("CONTENT-TYPE", "CONTENT-LENGTH")
 """Headers that WSGI passes under other names than all others."""
 _KNOWN = frozenset(falcon.COMBINED_METHODS) - {"WEBSOCKET"}
 
@@ -142,11 +143,17 @@ class Request(falcon.Request):
         default: str | None = None,
     ) -> str | None:
         """Return a header; one that is missing costs no exception, as it does in Falcon."""
-        key = name.upper().replace("-", "_")
-        value: str | None = self.env.get(f"HTTP_{key}")
-        if value is None and (required or key in _CONTENT_HEADERS):
+        value: str | None = self.env.get(_environ_name(name))
+        if value is not None:
+            return value
+        if required or name.upper() in _CONTENT_HEADERS:
             return super().get_header(name, required, default)
-        return default if value is None else value
+        return default
+
+
+@lru_cache(maxsize=256)  # names come from the code alone
+def _environ_name(header: str) -> str:
+    return f"HTTP_{header.upper().replace('-', '_')}"
 
 
 def method_label(request: falcon.Request, status: int) -> str:
@@ -174,8 +181,8 @@ def client_of(request: falcon.Request, *, trusted_proxies: int = 0) -> ClientInf
     """Return where a request came from, as far as the trusted proxies before the service say."""
     return ClientInfo(
         client_address(request, trusted_proxies=trusted_proxies),
-        request.user_agent,
-        request.get_header("Origin"),
+        request.env.get("HTTP_USER_AGENT"),
+        request.env.get("HTTP_ORIGIN"),
     )
 
 
