@@ -15,6 +15,7 @@ from cms.query.plan.best_matches import (
 )
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.conditions import predicate_of
+from cms.query.plan.count_sources import CountEstimate
 from cms.query.plan.cursor_terms import cursor_of
 from cms.query.plan.grouping import grouping_of, unfit
 from cms.query.plan.guarded import (
@@ -33,7 +34,6 @@ from cms.query.plan.read_plan import (
     EVERY_ROW,
     All,
     AnyOf,
-    CountEstimate,
     Embed,
     EmbedChoice,
     Exists,

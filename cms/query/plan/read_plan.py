@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from cms.query.language.ast import RowOutput, Slot
 from cms.query.language.operators import Operator
 from cms.query.plan.bindings import Placeholder
+from cms.query.plan.count_sources import CountEstimate
 from cms.query.plan.document_paths import JsonPath, JsonPaths, json_path_key
 from cms.query.plan.links import Link
 from cms.schema.model import Collection, Field
@@ -324,17 +324,6 @@ class Cursor:
     starts: tuple[Placeholder | None, ...]
     terms: tuple[Order, ...]
     order: str
-
-
-class CountEstimate(Enum):
-    """The source of an estimate of the rows that fulfil the filter.
-
-    Statistics of columns cover all rows. So they are used only for a caller from whom no rule hides
-    any row; for others the filter is tried on a sample of the rows that they see.
-    """
-
-    STATISTICS = "statistics"
-    SAMPLE = "sample"
 
 
 @dataclass(frozen=True, slots=True)
