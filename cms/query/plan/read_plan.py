@@ -182,7 +182,7 @@ class SearchMatch:
 
     No index helps to find a text that contains a short word. With `is_whole` it is in the text as a
     word of its own, and not as a part of one: an index of words finds a plain one, with
-    `by_word_index`.
+    `by_word_index`. With `is_compared` no index is used, and texts are compared as fast as can be.
     """
 
     value: Value
@@ -191,6 +191,7 @@ class SearchMatch:
     is_plain: bool = False
     is_whole: bool = False
     by_word_index: bool = False
+    is_compared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +348,20 @@ class Highlights:
 
 
 @dataclass(frozen=True, slots=True)
+class PartRows:
+    """The rows with the one word of a search, if only as a part, in a text that counts most.
+
+    Only those with the whole word come before them; the others are equal in `relevance`. If they
+    `are_all`, none come behind them. `where` compares rows one by one, `by_index` finds them.
+    """
+
+    where: Predicate
+    by_index: Predicate | None
+    relevance: int
+    are_all: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ReadPlan:
     """One level of a read: the rows that the caller may see (`allowed`) and asks for (`where`)."""
 
@@ -379,5 +394,6 @@ class ReadPlan:
     They come before all others. None where no index of words finds them, and where they are the
     best.
     """
+    parts: PartRows | None = None
     masks: tuple[MaskColumn, ...] = ()
     """Rules that outputs and groups name as `SharedMask` (cms/query/plan/shared_masks.py)."""
