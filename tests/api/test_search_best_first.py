@@ -1,241 +1,60 @@
-"""Pages by relevance equal those of a Python ranking, also where only the best items are read.
+"""Which items of a large collection are read for a page by relevance.
 
-In a large collection PostgreSQL looks first for the items that fit best, in order or by an index,
-and ranks all others only where these do not fill the page. Here collections of one block count as
-large.
+That the pages are right is what tests/api/test_search_ranking.py tests.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
-from cms.query.sql import best_first
-from cms.structure.word_indexes import make_word_indexes
 from tests.client import Client
-from tests.examples import example_count
-from tests.members import may, member
-from tests.things import Stage, Table, field, table
+from tests.ranked_things import (
+    CATS,
+    EQUAL,
+    IN_BODY,
+    PART,
+    Row,
+    Searched,
+    large_from_one_block_on,
+    searched,
+    with_owners,
+    with_words,
+)
+from tests.things import Stage, field, table
 
-TEXTS = ("title", "label", "body")
-BLOCK = 8192
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Searched:
-    """A searchable collection, callers who search it, and what its fields count.
-
-    The reader sees items that are shown, the member also parts of others.
-    """
-
-    admin: Table
-    member: Table
-    reader: Table
-    weights: dict[str, int]
-    dsn: str
-
-    def fill(self, rows: list[Row]) -> None:
-        columns = ("shown", "mine", "size", *TEXTS)
-        insert = f"INSERT INTO {self.admin.name} ({', '.join(columns)}) SELECT "
-        values = ", ".join(f"r.{column}" for column in columns)
-        source = (
-            " FROM json_populate_recordset(NULL::{0}, %s) WITH ORDINALITY AS r ORDER BY ordinality"
-        )
-        with psycopg.connect(self.dsn) as connection:
-            connection.execute(f"TRUNCATE {self.admin.name} RESTART IDENTITY".encode())
-            statement = insert + values + source.format(self.admin.name)
-            connection.execute(statement.encode(), [json.dumps(rows)])
+DOG = {**CATS[0], "title": "dog", "body": "dog"}
+PART_IN_BODY = {**PART, "title": "dog"}
+QUERY = "search=cat&sort=_relevance"
+TITLE_FIRST = {"title": 10, "label": 10}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def large_from_one_block_on() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(best_first, "LARGE_BYTES", 0)
-        patch.setattr(best_first, "SAMPLE_BYTES", BLOCK)
-        # In the small collections here most pages would be read in order.
-        patch.setattr(best_first, "EXPECTED_ROWS", 12)
-        patch.setattr(best_first, "MAX_ROWS_IN_ORDER", 12)
+def large() -> Iterator[None]:
+    with large_from_one_block_on():
         yield
 
 
 @pytest.fixture(scope="module")
 def weighted(stage: Stage) -> Searched:
-    return searched(stage, {"title": 10, "label": 10, "body": 1, "size": 2, "id": 1})
-
-
-@pytest.fixture(scope="module")
-def equal(stage: Stage) -> Searched:
-    return searched(stage, {"title": 1, "label": 1, "body": 1, "size": 1, "id": 1})
+    return searched(stage, TITLE_FIRST)
 
 
 @pytest.fixture(scope="module")
 def weighted_with_words(stage: Stage) -> Searched:
-    searched_by_words = searched(stage, {"title": 10, "label": 10, "body": 1, "size": 2, "id": 1})
-    return with_words(stage, searched_by_words)
+    return with_words(stage, searched(stage, TITLE_FIRST))
 
 
 @pytest.fixture(scope="module")
 def equal_with_words(stage: Stage) -> Searched:
-    return with_words(
-        stage, searched(stage, {"title": 1, "label": 1, "body": 1, "size": 1, "id": 1})
-    )
+    return with_words(stage, searched(stage, EQUAL))
 
 
-def with_words(stage: Stage, searched: Searched) -> Searched:
-    """Give a collection the indexes of words, as `cms index --words` does."""
-    store = stage.admin.app.store
-    catalogue = store.snapshots.current().catalogue
-    assert make_word_indexes(store.database, catalogue, searched.admin.name) == list(TEXTS)
-    return searched
-
-
-def searched(stage: Stage, weights: dict[str, int]) -> Searched:
-    """Make a collection of which the member reads all but the title of items that are shown, and
-    only the title of those that are the member's.
-    """
-    types = {"title": "string", "label": "string", "body": "text", "size": "integer"}
-    fields = [
-        {**field(name, kind), "meta": {"search_weight": weights[name]} if weights[name] > 1 else {}}
-        for name, kind in types.items()
-    ]
-    flags = (field("shown", "boolean"), field("mine", "boolean"))
-    things = table(stage.admin, *flags, *fields, searchable=True)
-    shown = may(things.name, "id", "label", "body", "size", permissions={"shown": {"_eq": True}})
-    mine = may(things.name, "id", "title", permissions={"mine": {"_eq": True}})
-    everything = may(things.name, permissions={"shown": {"_eq": True}})
-    return Searched(
-        things,
-        Table(member(stage, shown, mine), things.name),
-        Table(member(stage, everything), things.name),
-        weights,
-        stage.dsn,
-    )
-
-
-# The ranking that they are compared with
-
-
-def seen_by(caller: str, row: Row) -> Row | None:
-    if caller == "admin" or (caller == "reader" and row["shown"]):
-        return row
-    if caller == "reader" or not (row["shown"] or row["mine"]):
-        return None
-    hidden = {"title"} if row["shown"] else {"label", "body", "size"}
-    if row["shown"] and row["mine"]:
-        hidden = set()
-    return {name: None if name in hidden else value for name, value in row.items()}
-
-
-def count_of(word: str, value: object, weight: int) -> int:
-    if isinstance(value, int):
-        return 1_000_000 + weight if word == str(value) else 0
-    text = str(value or "").lower().replace("ä", "a")
-    if word not in text:
-        return 0
-    is_whole = re.search(rf"(^|\W){re.escape(word)}(\W|$)", text)
-    return 1_000_000 + weight if is_whole else weight
-
-
-def ranked(searched: Searched, rows: list[Row], words: list[str], sort: str) -> list[int]:
-    """The ids of the found rows in the order of the answer."""
-    found = []
-    for row in rows:
-        counts = [
-            max(count_of(word, row[name], weight) for name, weight in searched.weights.items())
-            for word in words
-        ]
-        if all(counts):
-            # PostgreSQL has nulls as the largest.
-            size = float("inf") if row["size"] is None else row["size"]
-            found.append((-sum(counts), -size if sort else 0, row["id"]))
-    return [id for *_, id in sorted(found)]
-
-
-# What is tried
-
-pieces = st.sampled_from(["cat", "Cät", "cats", "dog", "hotdog", "7"])
-texts = st.none() | st.builds(
-    lambda parts, glue: glue.join(parts),
-    st.lists(pieces, min_size=1, max_size=3),
-    st.sampled_from([" ", ", ", "-", "_", ""]),
-)
-rows_of_texts = st.lists(
-    st.fixed_dictionaries(
-        dict.fromkeys(TEXTS, texts)
-        | {"size": st.sampled_from([None, 1, 7]), "shown": st.booleans(), "mine": st.booleans()}
-    ),
-    min_size=8,
-    max_size=16,
-)
-words_of_searches = st.lists(
-    st.sampled_from(["cat", "CAT", "dog", "at", "7", "cat_7", "cat-cat"]),
-    min_size=1,
-    max_size=2,
-    unique=True,
-)
-CATS = [
-    {"title": "a cat", "label": None, "body": "cat", "size": 1, "shown": True, "mine": True}
-] * 12
-PART = {**CATS[0], "title": "concatenated"}
-HIDDEN_AND_NOT = [
-    {**CATS[0], "size": number % 5, "shown": number % 4 > 0, "mine": number % 3 > 0}
-    for number in range(16)
-]
-
-
-@pytest.mark.quick(1)
-@pytest.mark.parametrize("caller", ["member", "reader", "admin"])
-@pytest.mark.parametrize("kind", ["weighted", "equal", "weighted_with_words", "equal_with_words"])
-def test_every_page_is_that_of_the_ranking(
-    request: pytest.FixtureRequest, kind: str, caller: str
-) -> None:
-    searched: Searched = request.getfixturevalue(kind)
-    reader: Table = getattr(searched, caller)
-
-    @settings(max_examples=example_count(100))
-    @given(
-        rows=rows_of_texts,
-        words=words_of_searches,
-        sort=st.sampled_from(["", ",-size"]),
-        limit=st.sampled_from([1, 2, 4]),
-        offset=st.integers(0, 3),
-    )
-    @example(rows=CATS, words=["cat"], sort="", limit=5, offset=0)
-    # The one that fits best is found twice: in order and by an index.
-    @example(rows=[CATS[0], PART, PART, PART], words=["cat"], sort="", limit=2, offset=0)
-    @example(rows=HIDDEN_AND_NOT, words=["cat"], sort=",-size", limit=2, offset=0)
-    def compare(rows: list[Row], words: list[str], sort: str, limit: int, offset: int) -> None:
-        searched.fill(rows)
-        items = [{**row, "id": number} for number, row in enumerate(rows, start=1)]
-        visible = [row for item in items if (row := seen_by(caller, item))]
-        expected = ranked(searched, visible, list(map(str.lower, words)), sort)
-        query = f"search={'+'.join(words)}&sort=_relevance{sort}&fields=id&limit={limit}"
-        answer = reader.read(f"{query}&offset={offset}&meta=filter_count").body
-        ids = [item["id"] for item in answer["data"]]
-        assert ids == expected[offset : offset + limit]
-        assert answer["meta"]["filter_count"] == len(expected)
-        assert list(pages_by_cursor(reader, query)) == expected
-
-    compare()
-
-
-def pages_by_cursor(things: Table, query: str) -> Iterator[int]:
-    after = ""
-    for _ in range(20):  # more than there are items
-        answer = things.read(f"{query}&meta=next_cursor{after}").body
-        yield from (item["id"] for item in answer["data"])
-        if (token := answer["meta"]["next_cursor"]) is None:
-            return
-        after = f"&page[after]={token}"
+@pytest.fixture(scope="module")
+def equal_with_owners(stage: Stage) -> Searched:
+    return with_words(stage, with_owners(stage, searched(stage, EQUAL)))
 
 
 def test_a_page_full_of_the_best_ranks_no_other_item(weighted: Searched) -> None:
@@ -282,8 +101,7 @@ def test_the_best_for_a_short_word_which_no_index_finds_may_be_read_in_order(
 
 
 def test_where_most_of_what_is_found_fits_best_all_of_it_is_ranked(weighted: Searched) -> None:
-    dogs = [{**CATS[0], "title": "dog", "body": "dog"}] * 30
-    weighted.fill([*CATS[:2], *dogs])
+    weighted.fill([*CATS[:2], *[DOG] * 30])
     ranked_at_once = {"sample", "sample of found", "all"}
     assert scans(weighted, "search=cat&sort=_relevance&limit=2") == ranked_at_once
 
@@ -304,19 +122,92 @@ def test_an_index_of_words_finds_the_best_without_a_sign_of_them_in_the_sample(
     weighted_with_words: Searched,
 ) -> None:
     weighted_with_words.fill([*[PART] * 80, *CATS[:5]])
-    query = "search=cat&sort=_relevance"
-    assert word_scans(weighted_with_words, f"{query}&limit=5") == {"sample", "by index"}
+    assert word_scans(weighted_with_words, f"{QUERY}&limit=5") == {"sample", "best"}
 
 
 def test_items_with_whole_words_in_other_fields_come_before_any_item_with_a_part(
     weighted_with_words: Searched,
 ) -> None:
-    in_body = {**PART, "body": "a cat"}
-    weighted_with_words.fill([*[{**PART, "body": None}] * 20, CATS[0], *[in_body] * 4])
-    query = "search=cat&sort=_relevance"
-    by_words = {"sample", "by index", "whole"}
-    assert word_scans(weighted_with_words, f"{query}&limit=5") == by_words
-    assert word_scans(weighted_with_words, f"{query}&limit=6") == {*by_words, "all"}
+    weighted_with_words.fill([*[DOG] * 20, PART_IN_BODY, CATS[0], *[IN_BODY] * 4])
+    by_words = {"sample", "best", "whole"}
+    assert word_scans(weighted_with_words, f"{QUERY}&limit=5") == by_words
+    assert word_scans(weighted_with_words, f"{QUERY}&limit=6") == {
+        *by_words,
+        "parts",
+        "all",
+    }
+
+
+def test_behind_whole_words_frequent_parts_are_read_in_order(equal_with_words: Searched) -> None:
+    equal_with_words.fill([*[PART] * 20, CATS[0], IN_BODY])
+    in_order = {"sample", "best", "ordered"}
+    assert word_scans(equal_with_words, f"{QUERY}&limit=5") == in_order
+    assert equal_with_words.admin.column("id", f"{QUERY}&limit=5") == [21, 22, 1, 2, 3]
+
+
+def test_parts_in_fields_that_count_most_are_read_without_those_in_others(
+    weighted_with_words: Searched,
+) -> None:
+    weighted_with_words.fill([PART_IN_BODY, *[PART] * 20, IN_BODY, CATS[0]])
+    in_order = {"sample", "best", "whole", "ordered"}
+    assert word_scans(weighted_with_words, f"{QUERY}&limit=5") == in_order
+    assert weighted_with_words.admin.column("id", f"{QUERY}&limit=5") == [23, 22, 2, 3, 4]
+
+
+def test_rare_parts_in_fields_that_count_most_are_found_by_their_index(
+    weighted_with_words: Searched,
+) -> None:
+    weighted_with_words.fill([*[PART_IN_BODY] * 30, *[PART] * 5])
+    by_index = {"sample", "best", "whole", "parts"}
+    assert word_scans(weighted_with_words, f"{QUERY}&limit=5") == by_index
+    assert weighted_with_words.admin.column("id", f"{QUERY}&limit=5") == [31, 32, 33, 34, 35]
+    assert word_scans(weighted_with_words, f"{QUERY}&limit=6") == {*by_index, "all"}
+
+
+def test_rare_parts_are_not_ranked_where_all_fields_count_the_same(
+    equal_with_words: Searched,
+) -> None:
+    equal_with_words.fill([*[DOG] * 30, PART, CATS[0], PART])
+    by_index = {"sample", "best", "parts"}
+    assert word_scans(equal_with_words, f"{QUERY}&limit=5") == by_index
+    assert equal_with_words.admin.column("id", f"{QUERY}&limit=5") == [32, 31, 33]
+
+
+def test_behind_parts_come_items_with_the_word_in_a_related_item(
+    equal_with_owners: Searched,
+) -> None:
+    equal_with_owners.fill([{**DOG, "owner": 1}, PART])
+    assert equal_with_owners.admin.column("id", f"{QUERY}&limit=5") == [2, 1]
+
+
+def test_behind_items_with_parts_no_whole_words_are_looked_for(
+    weighted_with_words: Searched,
+) -> None:
+    weighted_with_words.fill([CATS[0], *[PART] * 12])
+    query = next_page(weighted_with_words, f"{QUERY}&limit=5")
+    assert word_scans(weighted_with_words, query) == {"sample", "whole", "ordered"}
+    assert weighted_with_words.admin.column("id", query) == [6, 7, 8, 9, 10]
+
+
+def test_a_page_that_begins_behind_whole_words_goes_on_with_the_first_parts(
+    equal_with_words: Searched,
+) -> None:
+    equal_with_words.fill([*[PART] * 20, *CATS[:3]])
+    query = next_page(equal_with_words, f"{QUERY}&limit=2")
+    assert word_scans(equal_with_words, query) == {"sample", "best", "ordered"}
+    assert equal_with_words.admin.column("id", query) == [23, 1]
+
+
+def test_short_parts_which_no_index_finds_are_read_in_order(equal_with_words: Searched) -> None:
+    equal_with_words.fill([*[PART] * 20, {**PART, "title": "in CA"}])
+    query = "search=ca&sort=_relevance&limit=5"
+    assert word_scans(equal_with_words, query) == {"sample", "best", "ordered"}
+    assert equal_with_words.admin.column("id", query) == [21, 1, 2, 3, 4]
+
+
+def test_parts_of_several_words_are_ranked(equal_with_words: Searched) -> None:
+    explained = statement_of(equal_with_words, "search=cat+dog&sort=_relevance")
+    assert "system_parts" not in explained["statement"]
 
 
 def test_a_phrase_and_a_word_of_other_letters_are_found_without_the_index_of_words(
@@ -374,18 +265,37 @@ def scans(searched: Searched, query: str) -> set[str]:
 
 
 def word_scans(searched: Searched, query: str) -> set[str]:
-    """Which scans of a table with indexes of words were executed."""
-    parts = ("sample", "in order", "by index", "whole", "all")
-    executed = zip(parts, scanned(searched, query), strict=True)
-    return {part for part, is_executed in executed if is_executed}
+    """Which tables of the statement were read from a collection with indexes of words."""
+    executed = set()
+    name = "all"
+    level = 0
+    for line in plan_of(searched, query):
+        indent = len(line) - len(line.lstrip())
+        if line.lstrip().startswith("CTE system_"):
+            name = line.split("CTE system_")[1]
+            level = indent
+        elif indent <= level:
+            name = "all"
+        if f" on {searched.admin.name} " in line and "never executed" not in line:
+            executed.add(name)
+    return executed
+
+
+def next_page(searched: Searched, query: str) -> str:
+    """The query of the page behind the first one."""
+    token = searched.admin.read(f"{query}&meta=next_cursor").body["meta"]["next_cursor"]
+    return f"{query}&page[after]={token}"
 
 
 def scanned(searched: Searched, query: str) -> list[bool]:
     """Whether each scan of the table in the plan of a read was executed."""
+    scans = (line for line in plan_of(searched, query) if f" on {searched.admin.name} " in line)
+    return ["never executed" not in line for line in scans]
+
+
+def plan_of(searched: Searched, query: str) -> list[str]:
     explained = statement_of(searched, query)
     with psycopg.connect(searched.dsn, cursor_factory=psycopg.RawCursor) as connection:
         statement = f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {explained['statement']}"
         lines = connection.execute(statement.encode(), explained["parameters"]).fetchall()
-    return [
-        "never executed" not in line for (line,) in lines if f" on {searched.admin.name} " in line
-    ]
+    return [line for (line,) in lines]

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from cms.query.plan.read_plan import All, AnyOf, Predicate, Relevance, SearchMatch, Value
+from cms.query.plan.read_plan import (
+    All,
+    AnyOf,
+    PartRows,
+    Predicate,
+    Relevance,
+    SearchMatch,
+    Value,
+)
 from cms.schema.types.field_type import Search
 
 WHOLE_WORD = 1_000_000
@@ -48,6 +56,36 @@ def _by_words(words: Sequence[Sequence[SearchMatch]]) -> Predicate | None:
     return All(tuple(conditions))
 
 
+def part_rows(
+    words: Sequence[Sequence[SearchMatch]],
+    *,
+    searched: Callable[[Predicate], Predicate],
+    has_related: bool,
+) -> PartRows | None:
+    """Return the rows that come behind those with a whole word; None for several words.
+
+    None also where a field has no index of words: without it all rows with parts would be read to
+    know which have the whole word. `searched` adds the other conditions of the query; with
+    `has_related`, words may be in related items.
+    """
+    if len(words) != 1 or _by_words(words) is None:
+        return None
+    texts = [match for match in words[0] if match.value.type.search is Search.CONTAINED]
+    heaviest = [replace(match, is_whole=False) for match in _heaviest(texts)]
+    if not heaviest:
+        return None
+    compared = [replace(match, is_compared=True) for match in heaviest]
+    by_index = None
+    if all(map(_finds_parts, heaviest)):
+        by_index = searched(AnyOf(tuple(heaviest)))
+    return PartRows(
+        searched(AnyOf(tuple(compared))),
+        by_index,
+        _greatest_weight(texts),
+        are_all=len(heaviest) == len(texts) and not has_related,
+    )
+
+
 def best_relevance(relevance: Relevance) -> int:
     """Return what the rows count that fit best."""
     return sum(WHOLE_WORD + _greatest_weight(matches) for matches in relevance.words)
@@ -69,6 +107,11 @@ def _greatest_weight(matches: Sequence[SearchMatch]) -> int:
 
 def _has_index(match: SearchMatch) -> bool:
     return has_search_index(match.value) or _has_word_index(match)
+
+
+def _finds_parts(match: SearchMatch) -> bool:
+    """Tell whether an index finds the rows in which a text holds the word."""
+    return has_search_index(match.value) and not match.is_short
 
 
 def _has_word_index(match: SearchMatch) -> bool:

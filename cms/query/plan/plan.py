@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from cms.errors import invalid_query
 from cms.query.language.ast import RowOutput, SearchWord, Slot
@@ -11,10 +12,12 @@ from cms.query.plan.best_matches import (
     best_by_words,
     best_matches,
     has_search_index,
+    part_rows,
     whole_matches,
 )
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.conditions import predicate_of
+from cms.query.plan.count_sources import CountEstimate
 from cms.query.plan.cursor_terms import cursor_of
 from cms.query.plan.grouping import grouping_of, unfit
 from cms.query.plan.guarded import (
@@ -33,7 +36,6 @@ from cms.query.plan.read_plan import (
     EVERY_ROW,
     All,
     AnyOf,
-    CountEstimate,
     Embed,
     EmbedChoice,
     Exists,
@@ -72,6 +74,9 @@ def plan(guarded: Guarded) -> ReadPlan:
         best=_searched_rows(query, best_matches(words)),
         best_by_words=_searched_rows(query, best_by_words(words)),
         whole=_searched_rows(query, whole_matches(words)),
+        parts=part_rows(
+            words, searched=partial(_searched, query), has_related=bool(query.search_items)
+        ),
     )
 
 
@@ -194,8 +199,10 @@ def _is_page_by_relevance(query: GuardedQuery) -> bool:
 
 def _searched_rows(query: GuardedQuery, matches: Predicate | None) -> Predicate | None:
     """Return that a row is among those of a query, and has what is searched as `matches` says."""
-    if matches is None:
-        return None
+    return None if matches is None else _searched(query, matches)
+
+
+def _searched(query: GuardedQuery, matches: Predicate) -> Predicate:
     return with_rules_beside(_where(query, matches))
 
 

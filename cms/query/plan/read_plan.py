@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from cms.query.language.ast import RowOutput, Slot
 from cms.query.language.operators import Operator
 from cms.query.plan.bindings import Placeholder
+from cms.query.plan.count_sources import CountEstimate
 from cms.query.plan.document_paths import JsonPath, JsonPaths, json_path_key
 from cms.query.plan.links import Link
 from cms.schema.model import Collection, Field
@@ -182,7 +182,7 @@ class SearchMatch:
 
     No index helps to find a text that contains a short word. With `is_whole` it is in the text as a
     word of its own, and not as a part of one: an index of words finds a plain one, with
-    `by_word_index`.
+    `by_word_index`. With `is_compared` no index is used, and texts are compared as fast as can be.
     """
 
     value: Value
@@ -191,6 +191,7 @@ class SearchMatch:
     is_plain: bool = False
     is_whole: bool = False
     by_word_index: bool = False
+    is_compared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,17 +327,6 @@ class Cursor:
     order: str
 
 
-class CountEstimate(Enum):
-    """The source of an estimate of the rows that fulfil the filter.
-
-    Statistics of columns cover all rows. So they are used only for a caller from whom no rule hides
-    any row; for others the filter is tried on a sample of the rows that they see.
-    """
-
-    STATISTICS = "statistics"
-    SAMPLE = "sample"
-
-
 @dataclass(frozen=True, slots=True)
 class MaskColumn:
     """A column beside those of the collection: the result of a rule that several fields share."""
@@ -355,6 +345,20 @@ class Highlights:
     def fields(self) -> tuple[tuple[SearchMatch, ...], ...]:
         """For each searched field, the words that may be in it."""
         return tuple(zip(*self.words, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class PartRows:
+    """The rows with the one word of a search, if only as a part, in a text that counts most.
+
+    Only those with the whole word come before them; the others are equal in `relevance`. If they
+    `are_all`, none come behind them. `where` compares rows one by one, `by_index` finds them.
+    """
+
+    where: Predicate
+    by_index: Predicate | None
+    relevance: int
+    are_all: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,5 +394,6 @@ class ReadPlan:
     They come before all others. None where no index of words finds them, and where they are the
     best.
     """
+    parts: PartRows | None = None
     masks: tuple[MaskColumn, ...] = ()
     """Rules that outputs and groups name as `SharedMask` (cms/query/plan/shared_masks.py)."""

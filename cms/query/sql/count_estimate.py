@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cms.fragment import Fragment, NumberedSql, fill, name, text
-from cms.query.plan.read_plan import CountEstimate, ReadPlan
+from cms.query.plan.count_sources import CountEstimate
+from cms.query.plan.read_plan import ReadPlan
 from cms.query.sql.clauses import conditions, where
 from cms.query.sql.expressions import predicate
 

@@ -17,7 +17,8 @@ HAS_WHOLE = (
 # The first part of it is there to save time: it takes a tenth of that of a regular expression.
 # PostgreSQL takes `<> 0` for true of nearly every row, so that it expects as many rows as the
 # expression finds.
-_IS_WHOLE = f"(strpos({{0}}, system_fold({{1}})) <> 0 AND {HAS_WHOLE})"
+_HOLDS = "strpos({0}, system_fold({1})) <> 0"
+_IS_WHOLE = f"({_HOLDS} AND {HAS_WHOLE})"
 
 
 # As the index has it. Where none is read, this takes ten times as long as the comparison above.
@@ -28,12 +29,16 @@ def shape_of_match(match: SearchMatch) -> str:
     """Return the template of a test, of a folded text and a word."""
     if match.by_word_index:
         return _IS_INDEXED_WORD
+    if match.is_compared:
+        return _HOLDS
     return _IS_WHOLE if match.is_whole else CONTAINS
 
 
 def fold_function(match: SearchMatch) -> str:
     """Return the function that folds a text as the index has it, or faster where none helps."""
     column = match.value.field.column
+    if match.is_compared:
+        return FAST_FOLD
     if column is not None and column.is_search_indexed and not match.is_short:
         return "system_fold"
     return "system_fold" if match.by_word_index else FAST_FOLD
