@@ -18,7 +18,10 @@ from cms.store.store import Store
 from cms.transforms.transform import FALLBACK_FORMAT, ResolvedTransform
 
 MAX_KEPT_BYTES = 4 * 2**20
-"""Bytes of derivatives that a process keeps in memory."""
+"""Bytes of derivatives that a process keeps in memory, with what each one takes by itself."""
+
+ENTRY_BYTES = 700
+"""The names and objects of a derivative: a small one takes most of its memory by them."""
 
 _DerivativeKey = tuple[str, str, str]
 """A storage location, the path of the original in it, and the key of the transform."""
@@ -77,7 +80,7 @@ class Derivatives:
 
 
 def _kept_bytes(_key: _DerivativeKey, derivative: Derivative) -> int:
-    return derivative.content.size
+    return ENTRY_BYTES + derivative.content.size
 
 
 def forget_derivatives(storage: Storage, path: str) -> None:
