@@ -30,7 +30,7 @@ def test_derivatives_of_few_bytes_are_bounded_by_their_memory(
 
     monkeypatch.setattr(derivatives, "_find", find)
     monkeypatch.setattr(derivatives, "MAX_KEPT_BYTES", MAX_BYTES)
-    kept = Derivatives(NOTHING, NOTHING, keeps_contents=True)
+    kept = Derivatives(NOTHING, NOTHING, keeps_folders=True)
     tracemalloc.start()
     try:
         for number in range(1_000):
