@@ -17,7 +17,7 @@ from gunicorn.arbiter import Arbiter
 from cms.config import Config, ConfigError, load
 from cms.rate_limits.shared_table import process_table
 from cms.text_shapes import url_host
-from cms.web.worker_startup import remember_arbiter
+from cms.web.worker_startup import StoppableWorker, choose_processor_place, remember_arbiter
 
 WORKERS = {
     "event": "cms.web.event_worker.EventWorker",
@@ -37,7 +37,7 @@ def gunicorn_settings(config: Config) -> dict[str, object]:
         "workers": config.web_concurrency,
         "threads": config.web_threads,
         "worker_class": WORKERS[config.web_worker],
-        "pre_fork": _share_counters,
+        "pre_fork": _prepare_worker,
         "post_fork": remember_arbiter,
         "keepalive": 5,
         "worker_connections": 10_000,
@@ -53,12 +53,13 @@ def gunicorn_settings(config: Config) -> dict[str, object]:
     }
 
 
-def _share_counters(_arbiter: Any, _worker: Any) -> None:
-    """Make the counters of rate limits before the first worker is forked, so that all share them.
+def _prepare_worker(arbiter: Any, worker: StoppableWorker) -> None:
+    """Give a worker its place among the others, and the counters of rate limits, which all share.
 
-    They stay when gunicorn replaces its workers.
+    The counters are made before the first worker is forked, and stay when workers are replaced.
     """
     process_table()
+    choose_processor_place(arbiter, worker)
 
 
 class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn has no types

@@ -115,9 +115,7 @@ class Assets:
         self._store = store
         self._storages = storages
         image_pool = ImagePool(config, store.database.metrics)
-        self._derivatives = Derivatives(
-            store, image_pool, keeps_contents=not config.assets_sendfile
-        )
+        self._derivatives = Derivatives(store, image_pool, keeps_folders=not config.assets_sendfile)
         self._max_side = config.assets_transform_image_max_dimension
         # Two: a request that began before a change may still be under way.
         self._settings: LRUCache[Version, _AssetSettings] = LRUCache(2)

@@ -18,7 +18,10 @@ from cms.store.store import Store
 from cms.transforms.transform import FALLBACK_FORMAT, ResolvedTransform
 
 MAX_KEPT_BYTES = 4 * 2**20
-"""Bytes of derivatives that a process keeps in memory."""
+"""Bytes of derivatives that a process keeps in memory, with what each one takes by itself."""
+
+ENTRY_BYTES = 700
+"""The names and objects of a derivative: a small one takes most of its memory by them."""
 
 _DerivativeKey = tuple[str, str, str]
 """A storage location, the path of the original in it, and the key of the transform."""
@@ -43,14 +46,14 @@ class Derivatives:
     """Finds and makes derivatives; small ones that were asked for last stay in memory.
 
     Each content of a file has a path of its own, so a derivative never changes. Whether its file
-    still has that content is for the caller to know. A proxy that sends the files needs them on the
-    disk: then nothing is kept.
+    still has that content is for the caller to know. A proxy that sends the files of folders needs
+    them on the disk: then nothing of folders is kept (`keeps_folders`).
     """
 
-    def __init__(self, store: Store, image_pool: ImagePool, *, keeps_contents: bool) -> None:
+    def __init__(self, store: Store, image_pool: ImagePool, *, keeps_folders: bool) -> None:
         self._store = store
         self._image_pool = image_pool
-        self._keeps_contents = keeps_contents
+        self._keeps_folders = keeps_folders
         self._kept: LRUCache[_DerivativeKey, Derivative] = LRUCache(
             MAX_KEPT_BYTES, getsizeof=_kept_bytes
         )
@@ -70,14 +73,15 @@ class Derivatives:
         derivative = _find(original, resolved) or _make(
             self._store, self._image_pool, original, resolved
         )
-        if self._keeps_contents and derivative.content.size <= CHUNK_BYTES:
+        is_kept = self._keeps_folders or original.storage.folder is None
+        if is_kept and derivative.content.size <= CHUNK_BYTES:
             derivative = derivative._replace(content=derivative.content.loaded())
             self._kept[key] = derivative
         return derivative
 
 
 def _kept_bytes(_key: _DerivativeKey, derivative: Derivative) -> int:
-    return derivative.content.size
+    return ENTRY_BYTES + derivative.content.size
 
 
 def forget_derivatives(storage: Storage, path: str) -> None:

@@ -19,7 +19,7 @@ class Affinity:
     """The processor of one worker; `review` is called about once a second."""
 
     def __init__(self, first_choice: int) -> None:
-        """Choose a processor; workers with successive numbers get different ones.
+        """Choose a processor; workers with different numbers get different ones.
 
         Number 0 gets the one that is interrupted least. Where the disk interrupts, each write that
         is done wakes a process of PostgreSQL, which then takes the processor from the worker.

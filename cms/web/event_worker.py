@@ -41,14 +41,15 @@ class EventWorker(StoppableWorker):
         if EventWorker._counts is None:
             EventWorker._counts = ConnectionCounts()
         self._share = ConnectionShare(EventWorker._counts, self.age)
+        # For settings of gunicorn without `choose_processor_place`.
+        self.processor_place = self.age - 1
 
     def run(self) -> None:
         descriptors = _allow_descriptors()
         config = load(os.environ, folder=Path.cwd())
         self._affinity: Affinity | None = None
         if config.web_cpu_affinity == "auto":
-            # A worker that replaces another one counts on: the remainder begins anew.
-            self._affinity = Affinity((self.age - 1) % self.cfg.workers)
+            self._affinity = Affinity(self.processor_place)
         loop = uvloop.new_event_loop()
         server = WebServer(
             self._call_application,

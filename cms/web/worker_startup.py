@@ -12,6 +12,8 @@ from typing import Any
 
 from gunicorn.workers.base import Worker
 
+from cms.processes.processors import available_processors
+
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 
 
@@ -20,6 +22,9 @@ class StoppableWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
 
     arbiter: Any = None
     """The process that forked this worker, as it was then (see `remember_arbiter`)."""
+
+    processor_place = 0
+    """A number that chooses the processor: the workers of one service have different ones."""
 
     def init_process(self) -> None:
         """Serve in a session of its own.
@@ -54,3 +59,14 @@ class StoppableWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
 def remember_arbiter(arbiter: Any, worker: StoppableWorker) -> None:
     """Tell a new worker which process forked it; gunicorn's `post_fork`."""
     worker.arbiter = arbiter
+
+
+def choose_processor_place(arbiter: Any, worker: StoppableWorker) -> None:
+    """Give a new worker a place that is free, or that the fewest others have; before the fork.
+
+    A worker's age would not do: one that is replaced twice would get the place of its neighbour.
+    """
+    taken = [other.processor_place for other in arbiter.WORKERS.values()]
+    # A reload starts all workers anew beside the old ones: they share the same places meanwhile.
+    count = min(arbiter.num_workers, len(available_processors()))
+    worker.processor_place = min(range(max(count, 1)), key=taken.count)

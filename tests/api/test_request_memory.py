@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -40,5 +40,32 @@ def test_a_request_leaves_nothing_to_the_garbage_collector(
     api.send(method, "/items/notes", body)
     with garbage() as found:
         assert api.send(method, "/items/notes", body).status == 200
+    assert not requests_in(found)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "token", "status"),
+    [
+        ("GET", "/nowhere", None, 404),
+        ("OPTIONS", "/server/info", None, 200),
+        ("GET", "/server/info", "a.b.c", 401),
+        ("POST", "/auth/login", None, 401),
+        ("POST", "/auth/login", "a.b.c", 401),
+    ],
+)
+def test_a_request_that_is_refused_or_tells_no_caller_leaves_nothing_either(
+    make_client: Callable[..., Client], method: str, path: str, token: str | None, status: int
+) -> None:
+    # With limits, which hold the request as well.
+    client = make_client(rate_limiter_enabled=True)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    body = {"email": "nobody@example.com", "password": "wrong"} if method == "POST" else None
+    client.send(method, path, body, **headers)
+    with garbage() as found:
+        assert client.send(method, path, body, **headers).status == status
+    assert not requests_in(found)
+
+
+def requests_in(found: list[object]) -> list[object]:
     # Not isinstance(): it would wake lazy objects of libraries.
-    assert not [each for each in found if issubclass(type(each), Request)]
+    return [each for each in found if issubclass(type(each), Request)]

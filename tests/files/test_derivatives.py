@@ -104,6 +104,19 @@ def test_a_small_derivative_stays_in_memory_and_its_file_decides_who_may_see_it(
     assert asset(files.admin, file, "width=44").status == 404
 
 
+def test_a_derivative_that_a_proxy_sends_from_a_folder_is_always_there(
+    files: FileService, another: Another, renders: list[str]
+) -> None:
+    file = files.add(JPEG, "photo.jpg")
+    client = another(assets_sendfile="/protected")
+    for _ in range(2):
+        sent = asset(client, file, "width=45").headers["x-accel-redirect"]
+        path = files.folder / sent.removeprefix("/protected/")
+        assert path.is_file()
+        path.unlink()
+    assert renders == ["jpg", "jpg"]
+
+
 def test_a_large_derivative_is_read_from_its_location(
     files: FileService, renders: list[str]
 ) -> None:
@@ -288,7 +301,9 @@ def test_the_settings_decide_what_may_be_transformed(
 
 
 @pytest.mark.release
+@pytest.mark.parametrize("sendfile", ["", "/protected"])
 def test_originals_in_a_bucket_are_transformed_beside_it(
+    sendfile: str,
     settings: Config,
     tmp_path_factory: pytest.TempPathFactory,
     make_database: Callable[..., str],
@@ -306,7 +321,8 @@ def test_originals_in_a_bucket_are_transformed_beside_it(
         force_path_style=True,
     )
     folder = tmp_path_factory.mktemp("bucket")
-    with file_service(settings, folder, make_database, template, locations=(bucket,)) as files:
+    changes = {"locations": (bucket,), "assets_sendfile": sendfile}
+    with file_service(settings, folder, make_database, template, **changes) as files:
         file = files.add(JPEG, "photo.jpg")
         for _ in range(2):
             assert decoded(asset(files.admin, file, "width=20").content).size == (20, 10)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from functools import partial
 
 import psutil
 import pytest
@@ -23,6 +25,19 @@ def processors_of(worker: psutil.Process) -> list[set[int]]:
 def is_on_one_processor(worker: psutil.Process) -> bool:
     processors = processors_of(worker)
     return len(processors) > 1 and all(len(choice) == 1 for choice in processors)
+
+
+def are_apart(server: Running) -> bool:
+    """Tell whether there are two workers, each on a processor of its own."""
+    workers = server.worker_processes()
+    if len(workers) != 2 or not all(map(is_on_one_processor, workers)):
+        return False
+    first, second = map(processors_of, workers)
+    return first[0] != second[0]
+
+
+def is_gone(server: Running, worker: int) -> bool:
+    return worker not in [each.pid for each in server.worker_processes()]
 
 
 def send_request(server: Running) -> None:
@@ -48,6 +63,24 @@ def test_two_workers_are_on_two_processors() -> None:
         first, second = server.worker_processes()
         eventually(lambda: is_on_one_processor(first) and is_on_one_processor(second))
         assert processors_of(first)[0] != processors_of(second)[0]
+
+
+@pytest.mark.skipif(len(AVAILABLE) < 2, reason="there is one processor only")
+def test_a_worker_that_is_replaced_again_and_again_stays_beside_the_other_one() -> None:
+    with running("event", workers=2) as server:
+        for _ in range(3):
+            eventually(lambda: are_apart(server))
+            youngest = max(server.worker_processes(), key=psutil.Process.create_time)
+            youngest.kill()
+            eventually(partial(is_gone, server, youngest.pid))
+        eventually(lambda: are_apart(server))
+
+
+@pytest.mark.skipif(len(AVAILABLE) < 2, reason="there is one processor only")
+def test_a_worker_that_is_added_gets_the_other_processor() -> None:
+    with running("event", workers=1) as server:
+        server.signal(signal.SIGTTIN)
+        eventually(lambda: are_apart(server))
 
 
 @pytest.mark.parametrize(

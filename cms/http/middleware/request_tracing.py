@@ -105,6 +105,8 @@ class RequestTracing:
             request.context.span.end(method=method, route=route, status=status)
         state = cast(RequestState, request.context)
         log_answer(state, request.path, status, seconds=seconds)
+        # Here, as the first middleware is the last one that sees an answer.
+        state.end()
 
     def _set_vary(self, response: falcon.Response) -> None:
         # A user who signs in after another one, in the same browser, must not see answers that the

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import falcon
@@ -97,8 +97,6 @@ class RequestState:
     @property
     def client(self) -> ClientInfo:
         """Where the request came from."""
-        if self._identity is not None:
-            return self._identity.client
         if self._find_client:
             return self._find_client()
         return ClientInfo()
@@ -116,10 +114,21 @@ class RequestState:
             # Set only after success: a second call after a refusal must be refused as well, and not
             # find an anonymous caller.
             self._identity = identity.with_client(self.client)
-            # They hold the request: with them it would wait in memory for the garbage collector.
-            self._find_identity = None
-            self._find_client = None
         return self._identity
+
+    def end(self) -> None:
+        """Forget the functions, once nobody asks any more.
+
+        They hold the request: with them it would wait in memory for the garbage collector.
+        """
+        self._find_identity = _asked_too_late
+        self._find_client = _asked_too_late
+        self._count_account = None
+
+
+def _asked_too_late() -> NoReturn:
+    # An anonymous caller, in place of the error, could be taken for the one who has called.
+    raise RuntimeError("The caller must be known before the answer is complete")
 
 
 class Request(falcon.Request):
