@@ -17,6 +17,7 @@ from cms.database.statements import statement
 from cms.errors import Refused, invalid_payload, unavailable
 from cms.jobs.housekeeping import queue_state
 from cms.jobs.task import defer
+from cms.query.sql.arrays import array
 from cms.schema import ddl
 from cms.schema.model import Field
 from cms.schema.types.field_type import IndexKind
@@ -151,7 +152,11 @@ class _BuildWithoutWorker:
 
 def _build_in_place_of_worker(database: Database, table: str) -> None:
     outcome = "succeeded"
+    jobs: list[str] = []
     try:
+        # Those that come later may be for what the build does not see any more. Whoever has put
+        # them in the queue does them, or a worker if that process has died.
+        jobs = single_values(database.fetch_primary(statement("find_index_build_jobs"), (table,)))
         build_indexes(database, table)
     except Closing:
         log.info("the indexes of %s are left to a worker: the service is closed", table)
@@ -164,6 +169,6 @@ def _build_in_place_of_worker(database: Database, table: str) -> None:
         outcome = "failed"
     try:
         with database.transaction() as transaction:
-            transaction.execute(statement("finish_index_build_jobs"), (table, outcome))
+            transaction.execute(statement("finish_jobs"), (array(jobs), outcome))
     except (Refused, Stale) as error:
         log.warning("the job for the indexes of %s stays in the queue: %s", table, error)

@@ -560,13 +560,25 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS build ON TRUE;
 
--- name: finish_index_build_jobs
--- Ends the jobs that wait for a worker to build the indexes of $1; those that succeeded leave the queue.
-SELECT procrastinate_finish_job_v1(id, $2::procrastinate_job_status, $2::text = 'succeeded')::text
+-- name: find_index_build_jobs
+-- The jobs that wait for a worker to build the indexes of $1.
+SELECT id::text
 FROM procrastinate_jobs
-WHERE task_name IN ('index_build', 'search_index')  -- its former name
+WHERE task_name IN ('index_build', 'search_index')  -- its name in the version before
   AND status = 'todo'
   AND args #>> '{payload,collection}' = $1::text;
+
+-- name: finish_jobs
+-- Ends those of the jobs $1 that still wait for a worker; those that succeeded leave the queue.
+WITH waiting AS MATERIALIZED (
+    SELECT id
+    FROM procrastinate_jobs
+    WHERE id = ANY ($1::bigint[])
+      AND status = 'todo'
+    FOR UPDATE SKIP LOCKED  -- a worker is about to take a locked one
+)
+SELECT procrastinate_finish_job_v1(id, $2::procrastinate_job_status, $2::text = 'succeeded')::text
+FROM waiting;
 
 -- name: drop_relation
 -- Marks a relation as deleted. The record stays, because the foreign key that stays would make a relation otherwise.

@@ -4,12 +4,18 @@ they are.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from threading import Thread
 
+import psycopg
 import pytest
 
-from cms.structure import index_builds
+from cms.config import Config
+from cms.database.connections import Database
+from cms.structure import index_builds, index_requests
 from tests.client import Client
 from tests.databases import run_sql
 from tests.index_building import (
@@ -26,12 +32,17 @@ from tests.index_building import (
     assert_indexed,
     state,
     wait_for_state,
+    work,
 )
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.release
 
 WAITING = {"state": "waiting", "progress": 0.0}
+TAKEN = """
+    SELECT 1 FROM pg_locks
+    WHERE relation = 'procrastinate_jobs'::regclass AND mode = 'RowExclusiveLock' AND granted
+"""
 
 
 def test_a_worker_builds_the_index_after_the_answer(
@@ -56,6 +67,54 @@ def test_without_a_worker_the_process_itself_builds_it(large: Client, dsn: str) 
     # The job is ended behind the last index.
     eventually(lambda: run_sql(dsn, JOBS) == [])
     assert_indexed(dsn, "a")
+
+
+def build_then(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -> None:
+    """Have something happen between the last build of a process and the end of its jobs."""
+
+    def build_and_go_on(database: Database, table: str) -> None:
+        index_builds.build_indexes(database, table)
+        step()
+
+    monkeypatch.setattr(index_requests, "build_indexes", build_and_go_on)
+
+
+def wait_for_threads() -> None:
+    """Wait until the builds of this process have ended."""
+    name = "index-build-things"
+    eventually(lambda: name not in [thread.name for thread in threading.enumerate()], seconds=10)
+
+
+def test_a_process_ends_no_job_that_another_one_has_put_in_the_queue_behind_its_build(
+    large: Client, config: Config, job_database: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask_and_die() -> None:
+        with job_database.transaction() as transaction:
+            index_requests.add_index(transaction, "things", "b")
+            # What the other process would do next: begin the build.
+            transaction.after_commit.clear()
+
+    build_then(monkeypatch, ask_and_die)
+    ask(large)
+    wait_for_threads()
+    assert run_sql(dsn, REQUESTS) == [("things", "b")]
+    assert run_sql(dsn, JOBS) == [("todo",)]
+    work(config, job_database)
+    assert_indexed(dsn, "a", "b")
+
+
+def test_a_process_ends_no_job_that_a_worker_is_taking(
+    large: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(dsn) as worker:
+        take = b"UPDATE procrastinate_jobs SET status = 'doing' WHERE task_name = 'index_build'"
+        build_then(monkeypatch, partial(worker.execute, take))
+        ask(large)
+        eventually(lambda: run_sql(dsn, TAKEN) != [])
+        wait_for_state(large, "ready")
+        worker.commit()
+    wait_for_threads()
+    assert run_sql(dsn, JOBS) == [("doing",)]
 
 
 def test_every_change_that_needs_an_index_has_it_built(
