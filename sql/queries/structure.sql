@@ -524,7 +524,7 @@ SELECT
     (
         SELECT status::text
         FROM procrastinate_jobs
-        WHERE task_name IN ('index_build', 'search_index')  -- its former name
+        WHERE task_name IN ('index_build', 'search_index')  -- its name in the version before
           AND args #>> '{payload,collection}' = name
         ORDER BY status IN ('todo', 'doing') DESC, id DESC
         LIMIT 1
