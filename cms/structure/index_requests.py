@@ -23,6 +23,7 @@ from cms.schema.model import Field
 from cms.schema.types.field_type import IndexKind
 from cms.structure.index_builds import FOREIGN_KEY, INDEX_BUILD_TASK, UNIQUE, build_indexes
 from cms.structure.indexes import is_large
+from cms.structure.unique_constraints import has_unique_constraint, unattached_index
 
 log = logging.getLogger("cms.store")
 
@@ -47,17 +48,26 @@ def add_index(
 def add_unique(transaction: Transaction, table: str, column: str) -> None:
     """Make a column unique: inside the transaction, or in the background if the table is large."""
     if is_large(transaction, table):
-        request_unique(transaction, table, column)
+        # Another program may have made it unique since the catalogue was loaded.
+        if not has_unique_constraint(transaction.execute, table, column):
+            request_unique(transaction, table, column)
         return
     interrupt_builds(transaction, table)
     # It may have been asked for when the table was large.
     transaction.execute(statement("forget_constraint"), (table, column, UNIQUE))
     transaction.execute_ddl(ddl.lock(table))
-    parameters = table, column, str(True)
-    # What a build has left behind that was broken off: the column is not unique yet.
-    for index in single_values(transaction.execute(statement("column_indexes"), parameters)):
+    # What a build has left behind that was broken off.
+    transaction.execute(statement("look_anew_at_progress"))
+    parameters = table, column, str(False), str(True)
+    for index in single_values(transaction.execute(statement("invalid_indexes"), parameters)):
         transaction.execute_ddl(ddl.drop_index(index))
-    transaction.execute_ddl(ddl.add_unique(table, column))
+    if has_unique_constraint(transaction.execute, table, column):
+        return
+    index = unattached_index(transaction.execute, table, column)
+    if index is None:
+        transaction.execute_ddl(ddl.add_unique(table, column))
+    else:
+        transaction.execute_ddl(ddl.attach_unique_index(table, index))
 
 
 def request_unique(transaction: Transaction, table: str, column: str) -> None:

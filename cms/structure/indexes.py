@@ -61,12 +61,18 @@ class DeferredIndex:
             reason += f" ({command})"
         raise invalid_query(reason)
 
-    def build(self, database: Database) -> None:
-        """Build the index; the caller holds `index_build_lock`."""
+    def build(self, database: Database) -> str | None:
+        """Build the index; the caller holds `index_build_lock`.
+
+        Returns its oid, because its column may be renamed meanwhile; None if another program has
+        made an index of the table at the same moment.
+        """
         try:
             # CREATE INDEX CONCURRENTLY runs outside any transaction.
             with database.autocommit_connection() as connection:
+                others = self._oids_of_table(connection)
                 connection.execute_ddl(self._index(concurrently=True))
+                new = self._oids_of_table(connection) - others
                 # PostgreSQL has statistics of an expression only where an index is over it.
                 if self._is_of_expression:
                     connection.execute_ddl(ddl.analyze(self.table))
@@ -75,6 +81,11 @@ class DeferredIndex:
         except (Refused, Stale):
             self.drop_invalid(database)
             raise
+        return new.pop() if len(new) == 1 else None
+
+    def _oids_of_table(self, connection: Transaction) -> set[str]:
+        rows = connection.execute(statement("list_indexes_of_table"), (self.table,))
+        return set(single_values(rows))
 
     def _index(self, *, concurrently: bool) -> Fragment:
         if self.is_unique:

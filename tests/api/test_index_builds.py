@@ -253,6 +253,11 @@ def test_one_build_that_fails_hinders_no_other(
     assert (state(large), state(large, "/fields/things/b")) == ("waiting", "ready")
     assert run_sql(dsn, REQUESTS) == [("things", "a")]
     assert run_sql(dsn, INVALID) == [(0,)]
+    # Nor does an index for searches stand for the one that has failed.
+    assert large.patch("/collections/things", {"meta": {"searchable": True}}).status == 200
+    builder.work()
+    assert large.get("/collections/things").data["meta"]["search_index"]["state"] == "ready"
+    assert run_sql(dsn, REQUESTS) == [("things", "a")]
     assert large.patch(FIELD, GIVE_UP).status == 200
     assert run_sql(dsn, REQUESTS) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -25,10 +26,12 @@ from tests.index_building import (
     INVALID,
     REQUESTS,
     TAKE_SNAPSHOT,
+    WAITING_FOR_TABLE,
     IndexBuilder,
     ask,
     assert_indexed,
     before_each_build,
+    behind_each_build,
     schema,
     state,
     wait_for_state,
@@ -184,12 +187,13 @@ def test_what_is_interrupted_behind_its_build_is_not_built_again(
     build = indexes.DeferredIndex.build
     builds = 0
 
-    def interrupted_late(index: indexes.DeferredIndex, database: Database) -> None:
+    def interrupted_late(index: indexes.DeferredIndex, database: Database) -> str | None:
         nonlocal builds
         builds += 1
-        build(index, database)
+        oid = build(index, database)
         if builds == 1:
             raise Canceled(unavailable("database", "interrupted").problems)
+        return oid
 
     monkeypatch.setattr(indexes.DeferredIndex, "build", interrupted_late)
     builder.work()
@@ -239,6 +243,80 @@ def test_a_field_that_is_renamed_there_and_back_while_its_index_is_built_gets_it
         assert large.patch(other, {"field": "a"}).status == 200
         wait_for_state(large, "building")
     assert_indexed(dsn, "a")
+
+
+RENAMES = [("a", "c"), ("b", "a")]
+
+
+@pytest.mark.parametrize("step", [before_each_build, behind_each_build])
+@pytest.mark.parametrize("jobs_before", [0, 1])
+def test_fields_that_exchange_their_names_beside_a_build_have_one_index_each(
+    large: Client,
+    builder: IndexBuilder,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    step: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
+    jobs_before: int,
+) -> None:
+    ask(large, "/fields/things/b")
+    for _ in range(jobs_before):
+        builder.work()
+    ask(large)
+    renames = list(RENAMES)
+
+    def rename() -> None:
+        while renames:
+            before, after = renames.pop(0)
+            assert large.patch(f"/fields/things/{before}", {"field": after}).status == 200
+
+    step(monkeypatch, rename)
+    builder.work()
+    assert_indexed(dsn, "a", "c")
+
+
+@pytest.mark.parametrize("change", [{"field": "c"}, {"type": "text"}])
+def test_a_field_that_changes_behind_its_build_keeps_the_index(
+    large: Client,
+    builder: IndexBuilder,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, str],
+) -> None:
+    ask(large)
+    builds: list[None] = []
+
+    def change_once() -> None:
+        if not builds:
+            assert large.patch(FIELD, change).status == 200
+        builds.append(None)
+
+    behind_each_build(monkeypatch, change_once)
+    builder.work()
+    assert len(builds) == 1
+    assert_indexed(dsn, change.get("field", "a"))
+
+
+def test_what_is_given_up_is_dropped_without_holding_up_others(
+    large: Client, builder: IndexBuilder, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "LOCK_TIME", "50ms")
+    monkeypatch.setattr(indexes, "LOCK_PAUSE_SECONDS", 0.05)
+    ask(large)
+    with ThreadPoolExecutor(1) as executor, psycopg.connect(dsn) as reader:
+
+        def give_up_and_read() -> None:
+            assert large.patch(FIELD, GIVE_UP).status == 200
+            reader.execute("SELECT FROM things")
+
+        before_each_build(monkeypatch, give_up_and_read)
+        work = executor.submit(builder.work)
+        eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) != [], seconds=10)
+        assert large.get("/items/things").status == 200
+        assert large.patch("/collections/things", {"meta": {"note": "x"}}).status == 200
+        assert not work.done()
+        reader.rollback()
+        work.result(10)
+    assert_indexed(dsn)
 
 
 def test_a_change_of_several_tables_interrupts_what_has_begun_since_its_beginning(
