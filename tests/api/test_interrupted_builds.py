@@ -76,14 +76,19 @@ CHANGES = [
 ]
 
 
+def set_for_database(dsn: str, setting: str, value: str) -> None:
+    """Give the sessions that begin from now on another value of a setting."""
+    command = f"ALTER DATABASE %I SET {setting} = ''{value}''"
+    run_sql(dsn, f"DO $$ BEGIN EXECUTE format('{command}', current_database()); END $$")
+
+
 @pytest.fixture
 def no_deadlocks(dsn: str) -> None:
     """Have PostgreSQL look for deadlocks so late that none helps a change which waits for a build.
 
     Such a change is ended by DB_STATEMENT_TIMEOUT.
     """
-    later = "ALTER DATABASE %I SET deadlock_timeout = ''10min''"
-    run_sql(dsn, f"DO $$ BEGIN EXECUTE format('{later}', current_database()); END $$")
+    set_for_database(dsn, "deadlock_timeout", "10min")
 
 
 @pytest.mark.usefixtures("no_deadlocks")
@@ -109,6 +114,34 @@ def test_a_change_of_the_table_interrupts_a_build_which_begins_anew(
         wait_for_state(large, "building")
     assert state(large) == "ready"
     assert run_sql(dsn, INVALID) == [(0,)]
+
+
+LIMITS = """
+    SELECT name FROM pg_settings WHERE name IN (
+        'statement_timeout', 'lock_timeout', 'transaction_timeout',
+        'idle_in_transaction_session_timeout'
+    )
+"""
+
+
+def test_time_limits_of_the_server_end_no_build(
+    large: Client, builder: IndexBuilder, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds: list[None] = []
+    before_each_build(monkeypatch, lambda: builds.append(None))
+    ask(large)
+    limits = [name for (name,) in run_sql(dsn, LIMITS)]
+    with psycopg.connect(dsn) as writer, ThreadPoolExecutor(1) as executor:
+        writer.execute("INSERT INTO things (a) VALUES ('x')")
+        for name in limits:
+            set_for_database(dsn, name, "1s")
+        work = executor.submit(builder.work)
+        wait_for_state(large, "building")
+        time.sleep(1.5)
+        writer.rollback()
+        work.result(10)
+    assert builds == [None]
+    assert_indexed(dsn, "a")
 
 
 @pytest.mark.parametrize(
