@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from cms.database.connections import Database, Transaction, single_values
-from cms.database.error_mapping import Conflict, Deadlock, Stale
+from cms.database.error_mapping import Conflict, Deadlock, Stale, UnexpectedError
 from cms.database.server_refusals import Canceled, LockTimeout
 from cms.database.statements import statement
 from cms.errors import Refused
@@ -52,6 +52,9 @@ FOREIGN_KEY = "foreign_key"
 VIOLATIONS = {UNIQUE: "RECORD_NOT_UNIQUE", FOREIGN_KEY: "INVALID_FOREIGN_KEY"}
 """The codes of the errors of rows that violate them."""
 
+BuildFailure = Refused | Stale | UnexpectedError
+"""The errors of builds."""
+
 BUILD_POLL_SECONDS = 1.0
 """Seconds between two looks at a build that a killed process has left behind."""
 
@@ -77,7 +80,7 @@ def build_indexes(database: Database, table: str) -> None:
     error of the first build that failed, after all others; constraints that stored rows violate
     are no such errors, as they are noted.
     """
-    errors: list[Refused | Stale] = []
+    errors: list[BuildFailure] = []
     with index_build_lock(database, table):
         # A server goes on with the build of a client that is gone.
         while _is_building(database, table):
@@ -103,7 +106,7 @@ def _next_missing(database: Database, table: str, tried: Set[Build]) -> Build | 
 
 def _build_uninterrupted(
     database: Database, build: Build, tried: set[Build]
-) -> Refused | Stale | None:
+) -> BuildFailure | None:
     """Build, again if a change of structure has interrupted it; return why it failed.
 
     What ends, well or badly, is noted as tried. What is not needed any more is not: the field of
@@ -113,7 +116,7 @@ def _build_uninterrupted(
     while True:
         try:
             built = _build(database, build)
-        except (Refused, Stale) as error:
+        except (Refused, Stale, UnexpectedError) as error:
             database.background.check_running()
             # It was given up meanwhile, its column is gone, or it was built before the error.
             if build not in missing_builds(_load_committed_catalogue(database), build.table):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cms.database.connections import Database, Transaction, single_value, single_values
-from cms.database.error_mapping import Stale
+from cms.database.error_mapping import Stale, UnexpectedError
 from cms.database.server_refusals import Canceled, LockTimeout
 from cms.database.statements import statement
 from cms.errors import Refused, invalid_query, unavailable
@@ -78,7 +78,7 @@ class DeferredIndex:
                     connection.execute_ddl(ddl.analyze(self.table))
                 # Other processes may have loaded the structure before the index was there.
                 connection.execute(statement("advance_structure"))
-        except (Refused, Stale):
+        except (Refused, Stale, UnexpectedError):
             self.drop_invalid(database)
             raise
         return new.pop() if len(new) == 1 else None

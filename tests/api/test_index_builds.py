@@ -262,6 +262,18 @@ def test_one_build_that_fails_hinders_no_other(
     assert run_sql(dsn, REQUESTS) == []
 
 
+def test_one_build_that_fails_for_an_unforeseen_reason_hinders_no_other(
+    large: Client, builder: IndexBuilder, dsn: str
+) -> None:
+    damaged = BUILDS_FAIL.replace("%'", '%("a")%\'').replace("program_limit_exceeded", "XX001")
+    run_sql(dsn, damaged)
+    ask(large)
+    ask(large, "/fields/things/b")
+    builder.work()
+    assert (state(large), state(large, "/fields/things/b")) == ("waiting", "ready")
+    assert run_sql(dsn, REQUESTS) == [("things", "a")]
+
+
 def test_a_snapshot_holds_the_index_that_is_being_built(
     large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
