@@ -214,6 +214,9 @@ def _note_violation(database: Database, build: Build, request: str | None) -> No
 
 def _finish_or_drop(database: Database, build: Build, oid: str | None) -> Build | None:
     """Forget the request for what is built now, or drop an index that was given up meanwhile."""
+    if isinstance(build, DeferredIndex) and build.is_unique:
+        with _table_locked(database, build.table) as transaction:
+            return _constrain_or_drop(transaction, build, oid)
     with _patient_transaction(database) as transaction:
         # The lock of all changes of structure: none comes between this look and what it leads to.
         transaction.execute(statement("advance_structure"))
@@ -222,11 +225,10 @@ def _finish_or_drop(database: Database, build: Build, oid: str | None) -> Build 
             return None
         catalogue = load_snapshot(transaction).catalogue
         if built.build in needed_builds(catalogue, build.table):
-            is_finished = _finish(transaction, built, catalogue)
-            return built.build if is_finished else None
-        if built.index is not None:
-            limit_lock_time(transaction)
-            transaction.execute_ddl(ddl.drop_index(built.index))
+            _finish(transaction, built.build, catalogue)
+            return built.build
+        limit_lock_time(transaction)
+        _drop(transaction, built)
         return None
 
 
@@ -239,40 +241,46 @@ def _present(transaction: Transaction, build: Build, oid: str | None) -> _Built 
     return None
 
 
-def _finish(transaction: Transaction, built: _Built, catalogue: Catalogue) -> bool:
-    """Forget the request for what is built now; return False if it has to be built again."""
-    build = built.build
+def _finish(transaction: Transaction, build: Build, catalogue: Catalogue) -> None:
+    """Forget the request for what is built now."""
+    name = build.table, build.column
     if isinstance(build, DeferredForeignKey):
         # Its actions may have changed meanwhile, which has made a new key of it.
-        if build.unchecked(transaction.execute):
-            return True
-        transaction.execute(
-            statement("forget_constraint"), (build.table, build.column, FOREIGN_KEY)
-        )
-    elif build.is_unique:
-        limit_lock_time(transaction)
-        if not _ensure_unique_constraint(transaction, built):
-            return False
-        transaction.execute(statement("forget_constraint"), (build.table, build.column, UNIQUE))
+        if not build.unchecked(transaction.execute):
+            transaction.execute(statement("forget_constraint"), (*name, FOREIGN_KEY))
     # An index for searches may be beside one of the values, whose build has failed.
     elif build in requested_indexes(catalogue, build.table):
-        transaction.execute(statement("forget_index"), (build.table, build.column))
-    return True
+        transaction.execute(statement("forget_index"), name)
 
 
-def _ensure_unique_constraint(transaction: Transaction, built: _Built) -> bool:
-    """Make a constraint of an index, unless there is one; return False if the index is gone."""
+def _constrain_or_drop(
+    transaction: Transaction, build: DeferredIndex, oid: str | None
+) -> Build | None:
+    """Make a constraint of an index, or drop it if nobody needs it any more or others have one."""
+    built = _present(transaction, build, oid)
+    if built is None:
+        return None
     name = built.build.table, built.build.column
+    # Without the catalogue, which takes long to load in large installations: the table is locked.
+    if not transaction.execute(statement("find_constraint_request"), (*name, UNIQUE)):
+        _drop(transaction, built)
+        return None
     if has_unique_constraint(transaction.execute, *name):
-        # Another program has made one meanwhile.
-        if built.index is not None:
-            transaction.execute_ddl(ddl.drop_index(built.index))
-        return True
-    index = built.index or unattached_index(transaction.execute, *name)
-    if index is None:
-        return False
-    transaction.execute_ddl(ddl.attach_unique_index(built.build.table, index))
-    return True
+        _drop(transaction, built)
+    else:
+        index = built.index or unattached_index(transaction.execute, *name)
+        # A change of structure has dropped it.
+        if index is None:
+            return None
+        transaction.execute_ddl(ddl.attach_unique_index(build.table, index))
+    transaction.execute(statement("forget_constraint"), (*name, UNIQUE))
+    return built.build
+
+
+def _drop(transaction: Transaction, built: _Built) -> None:
+    """Drop an index that this build has made."""
+    if built.index is not None:
+        transaction.execute_ddl(ddl.drop_index(built.index))
 
 
 def _forget_built(database: Database, table: str) -> None:
@@ -289,6 +297,25 @@ def _forget_built(database: Database, table: str) -> None:
 def _is_building(database: Database, table: str) -> bool:
     ((*_, done),) = database.fetch_primary(statement("find_index_builds"), (array([table]),))
     return done is not None
+
+
+@contextmanager
+def _table_locked(database: Database, table: str) -> Iterator[Transaction]:
+    """Open a transaction that locks a table, and the structure for other changes.
+
+    The table first, because that takes as long as others use it, and no change of other tables has
+    to wait for them. Raises `LockTimeout`.
+    """
+    while True:
+        with _patient_transaction(database) as transaction:
+            limit_lock_time(transaction)
+            transaction.execute_ddl(ddl.lock(table))
+            # Not waited for, as the change that is under way may be about to lock the table.
+            if transaction.execute(statement("advance_free_structure")):
+                yield transaction
+                return
+        with _patient_transaction(database) as transaction:
+            transaction.execute(statement("await_structure"))
 
 
 def _load_committed_catalogue(database: Database) -> Catalogue:

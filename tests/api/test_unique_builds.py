@@ -254,30 +254,6 @@ def test_what_a_killed_build_has_left_is_built_again(
 
 
 @pytest.mark.usefixtures("worker")
-def test_what_is_left_is_dropped_without_holding_up_others_for_long(
-    large: Client,
-    config: Config,
-    job_database: Database,
-    dsn: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(indexes, "LOCK_TIME", "50ms")
-    monkeypatch.setattr(indexes, "LOCK_PAUSE_SECONDS", 0.05)
-    large.post("/items/things", [{"a": "x"}, {"a": "x"}])
-    make_unique(large)
-    with psycopg.connect(dsn) as reader:
-        reader.execute("SELECT FROM things")
-        builder = Thread(target=work, args=(config, job_database))
-        builder.start()
-        eventually(lambda: run_sql(dsn, INVALID) == [(1,)])
-        assert large.get("/items/things").status == 200
-        reader.rollback()
-    builder.join()
-    assert schema(large)["unique_build"] == NOT_UNIQUE
-    assert run_sql(dsn, INVALID) == [(0,)]
-
-
-@pytest.mark.usefixtures("worker")
 def test_two_workers_make_it_unique_once(
     large: Client, config: Config, job_database: Database, dsn: str
 ) -> None:
@@ -286,32 +262,6 @@ def test_two_workers_make_it_unique_once(
     with ThreadPoolExecutor(2) as workers:
         for done in [workers.submit(work, config, job_database) for _ in range(2)]:
             done.result()
-    assert_unique(dsn, "a")
-
-
-@pytest.mark.usefixtures("worker")
-def test_it_waits_for_those_who_use_the_table_without_holding_up_others_for_long(
-    large: Client,
-    config: Config,
-    job_database: Database,
-    dsn: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(indexes, "LOCK_TIME", "50ms")
-    monkeypatch.setattr(indexes, "LOCK_PAUSE_SECONDS", 0.05)
-    make_unique(large)
-    with psycopg.connect(dsn) as reader:
-        reader.execute("SELECT FROM things")
-        builder = Thread(target=work, args=(config, job_database))
-        builder.start()
-        # The index is there, and its constraint waits.
-        wait_for_state(large, "ready")
-        assert large.post("/items/things", {"a": "x"}).status == 200
-        assert large.get("/items/things").status == 200
-        builder.join(0.3)
-        assert builder.is_alive()
-        reader.rollback()
-    builder.join()
     assert_unique(dsn, "a")
 
 
