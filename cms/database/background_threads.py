@@ -50,8 +50,9 @@ class BackgroundThreads:
             if name in self._threads:
                 self._again.add(name)
                 return
-            self._threads[name] = thread
+            # Raises RuntimeError if the system has no room for another thread.
             thread.start()
+            self._threads[name] = thread
 
     def _run(self, name: str, work: Callable[[], None]) -> None:
         try:

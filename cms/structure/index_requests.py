@@ -157,7 +157,10 @@ class _BuildWithoutWorker:
             log.warning("the indexes of %s are left to a worker: %s", self.table, error)
             return
         work = partial(_build_in_place_of_worker, database, self.table)
-        database.background.start(f"index-build-{self.table}", work)
+        try:
+            database.background.start(f"index-build-{self.table}", work)
+        except RuntimeError as error:
+            log.warning("no thread builds the indexes of %s: %s", self.table, error)
 
 
 def _build_in_place_of_worker(database: Database, table: str) -> None:

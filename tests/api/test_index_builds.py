@@ -117,6 +117,26 @@ def test_a_process_ends_no_job_that_a_worker_is_taking(
     assert run_sql(dsn, JOBS) == [("doing",)]
 
 
+def test_a_change_is_made_where_the_system_has_no_thread_for_its_build(
+    large: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Thread.start
+
+    def refuse(thread: Thread) -> None:
+        if thread.name.startswith("index-build"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as context:
+        context.setattr(Thread, "start", refuse)
+        assert ask(large)["index_build"] == WAITING
+    assert run_sql(dsn, JOBS) == [("todo",)]
+    ask(large)
+    wait_for_state(large, "ready")
+    wait_for_threads()
+    assert_indexed(dsn, "a")
+
+
 def test_every_change_that_needs_an_index_has_it_built(
     large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
