@@ -27,7 +27,8 @@ from cms.structure.indexes import (
 from cms.structure.needed_builds import (
     Build,
     built_columns,
-    has_met_requests,
+    has_met_foreign_key,
+    met_indexes,
     missing_builds,
     needed_builds,
     requested_indexes,
@@ -285,8 +286,13 @@ def _drop(transaction: Transaction, built: _Built) -> None:
 
 def _forget_built(database: Database, table: str) -> None:
     """Forget requests for what is there: its builder was killed, or another program made it."""
-    if not has_met_requests(load_catalogue(database), table):
+    catalogue = load_catalogue(database)
+    indexes = met_indexes(catalogue, table)
+    if not indexes and not has_met_foreign_key(catalogue, table):
         return
+    for index in indexes:
+        # What a killed build has left: none will look for it any more.
+        index.drop_invalid(database)
     with _patient_transaction(database) as transaction:
         transaction.execute(statement("advance_structure"))
         for column in built_columns(load_snapshot(transaction).catalogue, table):

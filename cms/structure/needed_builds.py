@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cms.schema.model import Catalogue, Column, ConstraintRequest
+from cms.schema.model import Catalogue, ConstraintRequest
 from cms.structure.foreign_key_checks import DeferredForeignKey
 from cms.structure.indexes import DeferredIndex
 from cms.structure.search_indexes import missing_search_indexes, search_indexes
@@ -71,17 +71,26 @@ def built_columns(catalogue: Catalogue, table: str) -> list[str]:
     return columns
 
 
-def has_met_requests(catalogue: Catalogue, table: str) -> bool:
-    """Tell whether requests are left of what seems to be there."""
+def met_indexes(catalogue: Catalogue, table: str) -> list[DeferredIndex]:
+    """Return the indexes that were asked for of columns that seem to have them."""
+    collection = catalogue.collections.get(table)
+    if collection is None:
+        return []
+    built = built_columns(catalogue, table)
+    indexes = [index for index in requested_indexes(catalogue, table) if index.column in built]
+    for field in collection.columns:
+        if field.column and field.column.unique_request and field.column.is_unique:
+            indexes.append(DeferredIndex(table, field.name, is_unique=True))
+    return indexes
+
+
+def has_met_foreign_key(catalogue: Catalogue, table: str) -> bool:
+    """Tell whether a request is left for the check of a foreign key that is checked or gone."""
     collection = catalogue.collections.get(table)
     if collection is None:
         return False
     columns = [field.column for field in collection.columns if field.column is not None]
-    return bool(built_columns(catalogue, table)) or any(map(_has_met_constraint, columns))
-
-
-def _has_met_constraint(column: Column) -> bool:
-    """Tell whether a constraint that was asked for seems to hold."""
-    if column.unique_request is not None and column.is_unique:
-        return True
-    return column.foreign_key_request is not None and not column.has_unchecked_key
+    return any(
+        column.foreign_key_request is not None and not column.has_unchecked_key
+        for column in columns
+    )

@@ -486,6 +486,15 @@ SELECT indexrelid::text
 FROM pg_index
 WHERE indrelid = to_regclass(quote_ident($1::text));
 
+-- name: list_invalid_indexes
+-- The oids and names of the indexes of a table whose build has failed.
+SELECT class.oid::text, class.relname
+FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+WHERE index.indrelid = to_regclass(quote_ident($1::text))
+  AND NOT index.indisvalid
+  AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE index_relid = index.indexrelid);
+
 -- name: find_built_index
 -- The name of the index $1, and that of its column, which may have been renamed since it was built.
 SELECT class.relname, attribute.attname

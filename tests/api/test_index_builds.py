@@ -181,6 +181,8 @@ def test_what_was_killed_behind_its_build_leaves_no_request(
     large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     ask(large)
+    run_sql(dsn, "CREATE INDEX broken ON things (a)")
+    run_sql(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
     run_sql(dsn, "CREATE INDEX ON things (a)")
     large.post("/utils/cache/clear")
     assert state(large) == "ready"

@@ -264,6 +264,30 @@ def test_a_field_that_is_renamed_while_its_index_is_built_gets_it(
     assert_indexed(dsn, "c")
 
 
+@pytest.mark.parametrize(
+    ("change", "indexed"),
+    [
+        ("DELETE FROM system_index_requests", []),
+        ("UPDATE system_index_requests SET field = 'c'; CREATE INDEX by_hand ON things (c)", ["c"]),
+    ],
+)
+def test_what_a_rename_has_broken_off_is_gone_though_nobody_builds_it_again(
+    large: Client, builder: IndexBuilder, dsn: str, change: str, indexed: list[str]
+) -> None:
+    ask(large)
+    with builder.delayed_by_snapshot():
+        eventually(lambda: run_sql(dsn, INVALID) == [(1,)])
+        # As a change of structure does it; the builder goes on behind it.
+        with psycopg.connect(dsn) as changer:
+            changer.execute("SELECT FROM system_version FOR UPDATE")
+            cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_progress_create_index"
+            run_sql(dsn, f"{cancel}; ALTER TABLE things RENAME a TO c")
+            run_sql(dsn, change)
+    assert [name for (name,) in run_sql(dsn, INDEXED)] == indexed
+    assert run_sql(dsn, INVALID) == [(0,)]
+    assert run_sql(dsn, REQUESTS) == []
+
+
 def test_a_field_that_is_renamed_there_and_back_while_its_index_is_built_gets_it(
     large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
