@@ -65,6 +65,7 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
             attempts=10,
             max_concurrent=INDEX_BUILDS,
         ),
+        # For jobs of the version before.
         Task(FORMER_BUILD_TASK, partial(run_former_build_job, database)),
         Task("maintain", maintain, attempts=5, wait=timedelta(minutes=5), cron="17 3 * * *"),
     )

@@ -32,6 +32,7 @@ BUILDS_FAIL = """
 BUILDS_SUCCEED = "DROP EVENT TRIGGER refuse; DROP FUNCTION refuse"
 
 JOBS = "SELECT status::text FROM procrastinate_jobs WHERE task_name = 'index_build' ORDER BY id"
+WAITING_FOR_TABLE = "SELECT 1 FROM pg_locks WHERE relation = 'things'::regclass AND NOT granted"
 INVALID = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
 REQUESTS = "SELECT collection, field FROM system_index_requests ORDER BY 1, 2"
 WORKER = "INSERT INTO procrastinate_workers DEFAULT VALUES"
@@ -81,11 +82,23 @@ def before_each_build(monkeypatch: pytest.MonkeyPatch, change: Callable[[], obje
     """Have something happen when a build is about to begin."""
     build = DeferredIndex.build
 
-    def change_and_build(index: DeferredIndex, database: Database) -> None:
+    def change_and_build(index: DeferredIndex, database: Database) -> str | None:
         change()
-        build(index, database)
+        return build(index, database)
 
     monkeypatch.setattr(DeferredIndex, "build", change_and_build)
+
+
+def behind_each_build(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Have something happen when PostgreSQL has built an index that its builder knows not yet."""
+    build = DeferredIndex.build
+
+    def build_and_change(index: DeferredIndex, database: Database) -> str | None:
+        oid = build(index, database)
+        change()
+        return oid
+
+    monkeypatch.setattr(DeferredIndex, "build", build_and_change)
 
 
 def is_indexed(client: Client, collection: str, *fields: str) -> bool:
@@ -139,4 +152,36 @@ def assert_indexed(dsn: str, *columns: str) -> None:
     assert [name for (name,) in run_sql(dsn, INDEXED)] == list(columns)
     assert run_sql(dsn, INVALID) == [(0,)]
     assert run_sql(dsn, REQUESTS) == []
+    assert run_sql(dsn, JOBS) == []
+
+
+# Fields of it that become unique
+
+MAKE_UNIQUE = {"schema": {"is_unique": True}}
+NOT_UNIQUE = {"state": "failed", "progress": 0.0, "code": "RECORD_NOT_UNIQUE"}
+CONSTRAINTS_LEFT = "SELECT collection, field, kind FROM system_constraint_requests ORDER BY 1, 2"
+CONSTRAINED = """
+    SELECT attname::text
+    FROM pg_constraint
+    JOIN pg_attribute ON attrelid = conrelid AND attnum = conkey[1]
+    WHERE conrelid = to_regclass('things') AND contype = 'u'
+    ORDER BY 1
+"""
+UNIQUE_INDEXES = """
+    SELECT count(*) FROM pg_index
+    WHERE indrelid = to_regclass('things') AND indisunique AND NOT indisprimary
+"""
+
+
+def make_unique(client: Client, path: str = FIELD) -> Any:
+    answer = client.patch(path, MAKE_UNIQUE)
+    assert answer.status == 200, answer
+    return answer.data["schema"]
+
+
+def assert_unique(dsn: str, *columns: str) -> None:
+    """Each column has one constraint, and nothing is left to do."""
+    assert [name for (name,) in run_sql(dsn, CONSTRAINED)] == list(columns)
+    assert run_sql(dsn, UNIQUE_INDEXES) == [(len(columns),)]
+    assert run_sql(dsn, CONSTRAINTS_LEFT) == []
     assert run_sql(dsn, JOBS) == []

@@ -17,7 +17,7 @@ from cms.errors import Problem, Refused, invalid_token
 ISSUER = "cms"
 _ALGORITHM = "HS256"
 _FORMER_FINGERPRINT = "mark"
-"""What links of older versions call the claim `fingerprint`."""
+"""What links of the version before call the claim `fingerprint`."""
 # Without `exp` PyJWT would accept a token for ever.
 _REQUIRED_CLAIMS = ["session", "iss", "iat", "exp"]
 

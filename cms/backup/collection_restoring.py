@@ -112,8 +112,14 @@ def _require_targets(transaction: Transaction, table: Table, table_name: TableIn
     """Raise `BackupError` if rows name others that are not there."""
     missing = []
     for row in transaction.execute(statement("list_foreign_keys_of_table"), (table.name,)):
-        name, columns, schema, target, target_columns = row
-        key = ForeignKey(name, tuple(columns), TableInSchema(schema, target), tuple(target_columns))
+        name, columns, schema, target, target_columns, collations = row
+        key = ForeignKey(
+            name,
+            tuple(columns),
+            TableInSchema(schema, target),
+            tuple(target_columns),
+            tuple(collations),
+        )
         # A key of columns that the archive does not have names nothing.
         if not set(key.columns) <= set(table.columns):
             continue

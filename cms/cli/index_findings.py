@@ -65,7 +65,7 @@ def _failed_foreign_keys(transaction: Transaction, catalogue: Catalogue) -> Iter
     records: list[Record] = []
     for relation in catalogue.relations:
         column = catalogue.collections[relation.many_collection].fields[relation.many_field].column
-        if relation.constraint and column and column.foreign_key_request is not None:
+        if relation.constraint and column and column.is_foreign_key_pending:
             records.append(relation_record(relation))
     for record in with_relation_states(records, catalogue, transaction.execute):
         name = f"{record['collection']}.{record['field']}"

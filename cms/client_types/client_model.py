@@ -72,7 +72,7 @@ def _may_lead_nowhere(visible: VisibleCollections, field: Field, targets: tuple[
         return False
     # Without a constraint the row may be missing, whatever the caller may see; so it may while the
     # stored rows of a large table are not checked.
-    is_unchecked = field.column is not None and field.column.foreign_key_request is not None
+    is_unchecked = field.column is not None and field.column.has_unchecked_key
     if relation.constraint is None or is_unchecked:
         return bool(targets)
     return not all(map(visible.shows_every_row, targets))

@@ -31,31 +31,54 @@ class BackgroundThreads:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._threads: set[threading.Thread] = set()
+        self._threads: dict[str, threading.Thread] = {}
+        self._again: set[str] = set()
         self._connections: set[Connection] = set()
         self._is_stopping = False
 
     def start(self, name: str, work: Callable[[], None]) -> None:
-        """Run `work` in a thread, unless the database is being closed."""
-        # A daemon: a process that ends without closing anything does not wait for it.
-        thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
-        with self._lock:
-            if not self._is_stopping:
-                self._threads.add(thread)
-                thread.start()
+        """Run `work` in a thread of this name, unless the database is being closed.
 
-    def _run(self, work: Callable[[], None]) -> None:
+        While the thread runs, its work is only done once more behind that, however often it is
+        started: each thread has connections of its own.
+        """
+        # A daemon: a process that ends without closing anything does not wait for it.
+        thread = threading.Thread(target=self._run, args=(name, work), name=name, daemon=True)
+        with self._lock:
+            if self._is_stopping:
+                return
+            if name in self._threads:
+                self._again.add(name)
+                return
+            # Raises RuntimeError if the system has no room for another thread.
+            thread.start()
+            self._threads[name] = thread
+
+    def _run(self, name: str, work: Callable[[], None]) -> None:
         try:
             work()
+            while self._is_wanted_again(name):
+                work()
         finally:
             with self._lock:
-                self._threads.discard(threading.current_thread())
+                # A thread that has ended in `_is_wanted_again` may have a successor.
+                if self._threads.get(name) is threading.current_thread():
+                    del self._threads[name]
+
+    def _is_wanted_again(self, name: str) -> bool:
+        """Tell whether a thread was started again meanwhile; if not, the next one is a new one."""
+        with self._lock:
+            if name in self._again:
+                self._again.discard(name)
+                return not self._is_stopping
+            del self._threads[name]
+            return False
 
     @contextmanager
     def interruptible(self, connection: Connection) -> Iterator[None]:
         """Let `stop` cancel what runs on a connection, if one of the threads has opened it."""
         with self._lock:
-            is_own = threading.current_thread() in self._threads
+            is_own = threading.current_thread() in self._threads.values()
             if is_own:
                 self._connections.add(connection)
         try:
@@ -86,9 +109,9 @@ class BackgroundThreads:
         try:
             while self._threads and time.monotonic() < end:
                 self._cancel()
-                for thread in list(self._threads):
+                for thread in list(self._threads.values()):
                     thread.join(_CANCEL_SECONDS)
-            for thread in list(self._threads):
+            for thread in list(self._threads.values()):
                 log.warning("%s goes on behind the closing of its service", thread.name)
         finally:
             self._is_stopping = False

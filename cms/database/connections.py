@@ -267,21 +267,21 @@ class Database:
 
     @contextmanager
     def autocommit_connection(self) -> Iterator[Transaction]:
-        """Open a connection for statements outside any transaction, without a statement timeout."""
+        """Open a connection for statements outside any transaction, without any time limit."""
         # The connection comes from no pool, because building an index may take hours. It is direct,
-        # because a pooler would leave the option out.
+        # because a pooler would lend another session to the next statement.
         with (
             mapped_errors(),
             Connection.connect(
-                self._direct_dsn,
-                **CONNECTION_ARGUMENTS,
-                **address_arguments(self._direct_dsn, "-c statement_timeout=0"),
+                self._direct_dsn, **CONNECTION_ARGUMENTS, **address_arguments(self._direct_dsn)
             ) as connection,
             self.background.interruptible(connection),
         ):
             schema = schema_of(self._direct_dsn)
             configure(connection, epochs=self._epochs, meter=self.meter, schema=schema)
-            yield Transaction(connection, prepare=False)
+            session = Transaction(connection, prepare=False)
+            session.execute(statement("lift_time_limits"))
+            yield session
 
     def discard_prepared(self, kept: Set[str] = frozenset()) -> None:
         """Have every connection discard its prepared statements at its next use, but for `kept`."""

@@ -26,12 +26,16 @@ class Merged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A foreign key: columns, and the table with the columns that they name."""
+    """A foreign key: columns, and the table with the columns that they name.
+
+    `collations` are those of the latter, as PostgreSQL writes their names; None for a type without.
+    """
 
     name: str
     columns: tuple[str, ...]
     target: TableInSchema
     target_columns: tuple[str, ...]
+    collations: tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +156,14 @@ def largest_staged(transaction: Transaction, column: str) -> int | None:
 def _has_no_target(key: ForeignKey, target: TableInSchema) -> sql.Composed:
     """Return the condition that no row of `target` has the values of a staged foreign key."""
     conditions: list[sql.Composed] = []
-    for target_column, column in zip(key.target_columns, key.columns, strict=True):
+    columns = zip(key.target_columns, key.columns, key.collations, strict=True)
+    for target_column, column, collation in columns:
         condition = sql.SQL("target.{} = staged.{}").format(
             sql.Identifier(target_column), sql.Identifier(column)
         )
+        # Of texts with different collations PostgreSQL does not choose one, but for a foreign key.
+        if collation is not None:
+            condition += sql.SQL(" COLLATE ") + sql.SQL(collation)
         conditions.append(condition)
     return sql.SQL("NOT EXISTS (SELECT FROM {} AS target WHERE {})").format(
         target.identifier, sql.SQL(" AND ").join(conditions)

@@ -155,6 +155,9 @@ def _columns(loaded: LoadedLists) -> defaultdict[str, dict[str, Column]]:
         # A key of several columns says nothing of any one of them.
         if len(key["columns"]) == 1:
             _amend(columns, key["table_name"], key["columns"][0], **_key_attributes(key))
+            # Another program may have added a second key to the column.
+            if not key["is_checked"]:
+                _amend(columns, key["table_name"], key["columns"][0], has_unchecked_key=True)
     return columns
 
 

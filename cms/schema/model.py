@@ -48,6 +48,8 @@ class Column:
     """How far it is to make the column unique, until it is."""
     foreign_key_request: ConstraintRequest | None = None
     """How far it is to check the keys of stored rows, until all of them point to an item."""
+    has_unchecked_key: bool = False
+    """Whether the column has a foreign key that stored rows may violate."""
     search_index: str | None = None
     """The index that finds texts which contain a word."""
     word_index: str | None = None
@@ -72,6 +74,11 @@ class Column:
     def is_unique_pending(self) -> bool:
         """Whether the column was asked to be unique and is not yet."""
         return self.unique_request is not None and not self.is_unique
+
+    @property
+    def is_foreign_key_pending(self) -> bool:
+        """Whether a foreign key is to be checked for stored rows and is not yet."""
+        return self.foreign_key_request is not None and self.has_unchecked_key
 
     @property
     def is_search_indexed(self) -> bool:

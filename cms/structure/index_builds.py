@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from cms.database.connections import Database, Fetch, Transaction, single_values
-from cms.database.error_mapping import Conflict, Deadlock, Stale
+from cms.database.connections import Database, Transaction, single_values
+from cms.database.error_mapping import Conflict, Deadlock, Stale, UnexpectedError
 from cms.database.server_refusals import Canceled, LockTimeout
 from cms.database.statements import statement
 from cms.errors import Refused
 from cms.jobs.task import Job, JobError, defer
 from cms.query.sql.arrays import array
 from cms.schema import ddl
-from cms.schema.model import Catalogue, ConstraintRequest
-from cms.schema.types.field_type import IndexKind
+from cms.schema.model import Catalogue
 from cms.store.snapshot import load_snapshot
 from cms.structure.foreign_key_checks import DeferredForeignKey
 from cms.structure.indexes import (
@@ -24,7 +24,16 @@ from cms.structure.indexes import (
     let_others_pass,
     limit_lock_time,
 )
-from cms.structure.search_indexes import missing_search_indexes, search_indexes
+from cms.structure.needed_builds import (
+    Build,
+    built_columns,
+    has_met_foreign_key,
+    met_indexes,
+    missing_builds,
+    needed_builds,
+    requested_indexes,
+)
+from cms.structure.unique_constraints import has_unique_constraint, unattached_index
 
 log = logging.getLogger("cms.store")
 
@@ -44,12 +53,11 @@ FOREIGN_KEY = "foreign_key"
 VIOLATIONS = {UNIQUE: "RECORD_NOT_UNIQUE", FOREIGN_KEY: "INVALID_FOREIGN_KEY"}
 """The codes of the errors of rows that violate them."""
 
+BuildFailure = Refused | Stale | UnexpectedError
+"""The errors of builds."""
+
 BUILD_POLL_SECONDS = 1.0
 """Seconds between two looks at a build that a killed process has left behind."""
-
-
-Build = DeferredIndex | DeferredForeignKey
-"""What a table lacks."""
 
 
 def run_index_build_job(database: Database, job: Job) -> None:
@@ -73,7 +81,7 @@ def build_indexes(database: Database, table: str) -> None:
     error of the first build that failed, after all others; constraints that stored rows violate
     are no such errors, as they are noted.
     """
-    errors: list[Refused | Stale] = []
+    errors: list[BuildFailure] = []
     with index_build_lock(database, table):
         # A server goes on with the build of a client that is gone.
         while _is_building(database, table):
@@ -84,6 +92,8 @@ def build_indexes(database: Database, table: str) -> None:
             error = _build_uninterrupted(database, build, tried)
             if error:
                 errors.append(error)
+        # Of columns that were renamed, or got another type, behind their builds.
+        _forget_built(database, table)
     if errors:
         raise errors[0]
 
@@ -91,13 +101,13 @@ def build_indexes(database: Database, table: str) -> None:
 def _next_missing(database: Database, table: str, tried: Set[Build]) -> Build | None:
     """Return something missing that was not tried; fields may have been renamed meanwhile."""
     database.background.check_running()
-    missing = _missing(load_catalogue(database), table)
+    missing = missing_builds(load_catalogue(database), table)
     return next((build for build in missing if build not in tried), None)
 
 
 def _build_uninterrupted(
     database: Database, build: Build, tried: set[Build]
-) -> Refused | Stale | None:
+) -> BuildFailure | None:
     """Build, again if a change of structure has interrupted it; return why it failed.
 
     What ends, well or badly, is noted as tried. What is not needed any more is not: the field of
@@ -106,11 +116,11 @@ def _build_uninterrupted(
     """
     while True:
         try:
-            is_built = _build(database, build)
-        except (Refused, Stale) as error:
+            built = _build(database, build)
+        except (Refused, Stale, UnexpectedError) as error:
             database.background.check_running()
             # It was given up meanwhile, its column is gone, or it was built before the error.
-            if build not in _missing(_load_committed_catalogue(database), build.table):
+            if build not in missing_builds(_load_committed_catalogue(database), build.table):
                 _forget_built(database, build.table)
                 return None
             # This session has no time limit: another one has canceled the build.
@@ -120,41 +130,60 @@ def _build_uninterrupted(
             if isinstance(error, LockTimeout):
                 let_others_pass(database)
         else:
-            if is_built:
-                tried.add(build)
+            if built:
+                tried.add(built)
             return None
 
 
-def _build(database: Database, build: Build) -> bool:
-    """Build, and return True; return False if stored rows violate a constraint, which is noted."""
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """What was just built, by the present name of its column.
+
+    `index` is the name of the new index; None if the build has made none.
+    """
+
+    build: Build
+    index: str | None = None
+
+
+def _build(database: Database, build: Build) -> Build | None:
+    """Build, and return what is there now, by the present name of its column.
+
+    Returns None if nothing is: stored rows violate a constraint, which is noted; or nobody needs
+    the index any more; or a change of structure has dropped it or built it anew.
+    """
     request = _constraint_request(database, build)
+    oid: str | None = None
     try:
         if isinstance(build, DeferredForeignKey):
             build.check(database)
         else:
-            _build_index(database, build)
+            oid = _build_index(database, build)
     except Conflict as conflict:
         if conflict.problems[0].code != VIOLATIONS[_kind_of(build)]:
             raise
         _note_violation(database, build, request)
-        return False
-    with _patient_transaction(database) as transaction:
-        # The lock of all changes of structure: none comes between this look and what it leads to.
-        transaction.execute(statement("advance_structure"))
-        if build in _needed(load_snapshot(transaction).catalogue, build.table):
-            _finish(transaction, build)
-        elif isinstance(build, DeferredIndex):
-            _drop(transaction, build)
-    return True
+        return None
+    while True:
+        try:
+            return _finish_or_drop(database, build, oid)
+        except LockTimeout:
+            let_others_pass(database)
 
 
-def _build_index(database: Database, index: DeferredIndex) -> None:
+def _build_index(database: Database, index: DeferredIndex) -> str | None:
+    """Build an index, and return its oid unless there is one that serves already."""
     # What a build has left behind that was broken off serves no read.
     index.drop_invalid(database)
-    # Its builder may have been killed before it made a constraint of it.
-    if index.is_unique and _unattached_index(database.fetch_primary, index):
-        return
-    index.build(database)
+    # Another program may have made the constraint, and a builder may have been killed before it
+    # made one of its index.
+    if index.is_unique:
+        name = index.table, index.column
+        if has_unique_constraint(database.fetch_primary, *name):
+            return None
+        if unattached_index(database.fetch_primary, *name):
+            return None
+    return index.build(database)
 
 
 def _kind_of(build: Build) -> str:
@@ -184,62 +213,115 @@ def _note_violation(database: Database, build: Build, request: str | None) -> No
         transaction.execute(statement("note_violation"), parameters)
 
 
-def _finish(transaction: Transaction, build: Build) -> None:
+def _finish_or_drop(database: Database, build: Build, oid: str | None) -> Build | None:
+    """Forget the request for what is built now, or drop an index that was given up meanwhile."""
+    if isinstance(build, DeferredIndex) and build.is_unique:
+        with _table_locked(database, build.table) as transaction:
+            return _constrain_or_drop(transaction, build, oid)
+    with _patient_transaction(database) as transaction:
+        # The lock of all changes of structure: none comes between this look and what it leads to.
+        transaction.execute(statement("advance_structure"))
+        built = _present(transaction, build, oid)
+        if built is None:
+            return None
+        catalogue = load_snapshot(transaction).catalogue
+        if built.build in needed_builds(catalogue, build.table):
+            _finish(transaction, built.build, catalogue)
+            return built.build
+        limit_lock_time(transaction)
+        _drop(transaction, built)
+        return None
+
+
+def _present(transaction: Transaction, build: Build, oid: str | None) -> _Built | None:
+    """Return what was built by its present names; None if the index `oid` is gone."""
+    if oid is None or isinstance(build, DeferredForeignKey):
+        return _Built(build)
+    for index, column in transaction.execute(statement("find_built_index"), (oid,)):
+        return _Built(replace(build, column=column), index)
+    return None
+
+
+def _finish(transaction: Transaction, build: Build, catalogue: Catalogue) -> None:
     """Forget the request for what is built now."""
     name = build.table, build.column
     if isinstance(build, DeferredForeignKey):
         # Its actions may have changed meanwhile, which has made a new key of it.
         if not build.unchecked(transaction.execute):
             transaction.execute(statement("forget_constraint"), (*name, FOREIGN_KEY))
-    elif build.is_unique:
-        limit_lock_time(transaction)
-        index = _unattached_index(transaction.execute, build)
-        if index is not None:
-            transaction.execute_ddl(ddl.attach_unique_index(build.table, index))
-            transaction.execute(statement("forget_constraint"), (*name, UNIQUE))
-    else:
+    # An index for searches may be beside one of the values, whose build has failed.
+    elif build in requested_indexes(catalogue, build.table):
         transaction.execute(statement("forget_index"), name)
 
 
-def _unattached_index(fetch: Fetch, index: DeferredIndex) -> str | None:
-    rows = fetch(statement("unattached_unique_index"), (index.table, index.column))
-    return next(iter(single_values(rows)), None)
-
-
-def _drop(transaction: Transaction, index: DeferredIndex) -> None:
-    """Drop an index that was given up just before its build began."""
-    if index.kind is IndexKind.TRIGRAMS:
-        rows = transaction.read(statement("find_search_indexes"), (index.table, index.column))
+def _constrain_or_drop(
+    transaction: Transaction, build: DeferredIndex, oid: str | None
+) -> Build | None:
+    """Make a constraint of an index, or drop it if nobody needs it any more or others have one."""
+    built = _present(transaction, build, oid)
+    if built is None:
+        return None
+    name = built.build.table, built.build.column
+    # Without the catalogue, which takes long to load in large installations: the table is locked.
+    if not transaction.execute(statement("find_constraint_request"), (*name, UNIQUE)):
+        _drop(transaction, built)
+        return None
+    if has_unique_constraint(transaction.execute, *name):
+        _drop(transaction, built)
     else:
-        parameters = index.table, index.column, str(index.is_unique)
-        rows = transaction.read(statement("column_indexes"), parameters)
-    for name in single_values(rows):
-        transaction.execute_ddl(ddl.drop_index(name))
+        index = built.index or unattached_index(transaction.execute, *name)
+        # A change of structure has dropped it.
+        if index is None:
+            return None
+        transaction.execute_ddl(ddl.attach_unique_index(build.table, index))
+    transaction.execute(statement("forget_constraint"), (*name, UNIQUE))
+    return built.build
+
+
+def _drop(transaction: Transaction, built: _Built) -> None:
+    """Drop an index that this build has made."""
+    if built.index is not None:
+        transaction.execute_ddl(ddl.drop_index(built.index))
 
 
 def _forget_built(database: Database, table: str) -> None:
-    """Forget requests for indexes that are there, as of a process that was killed at the end."""
-    if not _built(load_catalogue(database), table):
+    """Forget requests for what is there: its builder was killed, or another program made it."""
+    catalogue = load_catalogue(database)
+    indexes = met_indexes(catalogue, table)
+    if not indexes and not has_met_foreign_key(catalogue, table):
         return
+    for index in indexes:
+        # What a killed build has left: none will look for it any more.
+        index.drop_invalid(database)
     with _patient_transaction(database) as transaction:
         transaction.execute(statement("advance_structure"))
-        for column in _built(load_snapshot(transaction).catalogue, table):
+        for column in built_columns(load_snapshot(transaction).catalogue, table):
             transaction.execute(statement("forget_index"), (table, column))
-
-
-def _built(catalogue: Catalogue, table: str) -> list[str]:
-    """Return the columns whose indexes were asked for and are there."""
-    columns: list[str] = []
-    for index in _requested(catalogue, table):
-        column = catalogue.collections[table].fields[index.column].column
-        if column is not None and column.is_indexed:
-            columns.append(column.name)
-    return columns
+        transaction.execute(statement("forget_met_constraints"), (table,))
 
 
 def _is_building(database: Database, table: str) -> bool:
     ((*_, done),) = database.fetch_primary(statement("find_index_builds"), (array([table]),))
     return done is not None
+
+
+@contextmanager
+def _table_locked(database: Database, table: str) -> Iterator[Transaction]:
+    """Open a transaction that locks a table, and the structure for other changes.
+
+    The table first, because that takes as long as others use it, and no change of other tables has
+    to wait for them. Raises `LockTimeout`.
+    """
+    while True:
+        with _patient_transaction(database) as transaction:
+            limit_lock_time(transaction)
+            transaction.execute_ddl(ddl.lock(table))
+            # Not waited for, as the change that is under way may be about to lock the table.
+            if transaction.execute(statement("advance_free_structure")):
+                yield transaction
+                return
+        with _patient_transaction(database) as transaction:
+            transaction.execute(statement("await_structure"))
 
 
 def _load_committed_catalogue(database: Database) -> Catalogue:
@@ -261,51 +343,3 @@ def load_catalogue(database: Database) -> Catalogue:
     """Return the catalogue as it is now."""
     with database.transaction() as transaction:
         return load_snapshot(transaction).catalogue
-
-
-def _needed(catalogue: Catalogue, table: str) -> set[Build]:
-    """Return what a table should have, whether it has it or not."""
-    collection = catalogue.collections.get(table)
-    if collection is None:
-        return set()
-    return {
-        *_requested(catalogue, table),
-        *_constraints(catalogue, table),
-        *search_indexes(collection, catalogue.extensions),
-    }
-
-
-def _requested(catalogue: Catalogue, table: str) -> list[DeferredIndex]:
-    """Return the indexes over the values of fields that were asked for."""
-    collection = catalogue.collections.get(table)
-    if collection is None:
-        return []
-    indexes: list[DeferredIndex] = []
-    for field in collection.columns:
-        if field.column is not None and field.column.is_index_requested:
-            indexes.append(DeferredIndex(table, field.name, field.type.index_kind))
-    return indexes
-
-
-def _constraints(catalogue: Catalogue, table: str) -> list[Build]:
-    """Return what is needed for the constraints that were asked for, but for violated ones."""
-    builds: list[Build] = []
-    for field in catalogue.collections[table].columns:
-        if field.column is None:
-            continue
-        if field.column.unique_request is ConstraintRequest.PENDING:
-            builds.append(DeferredIndex(table, field.name, is_unique=True))
-        if field.column.foreign_key_request is ConstraintRequest.PENDING:
-            builds.append(DeferredForeignKey(table, field.name))
-    return builds
-
-
-def _missing(catalogue: Catalogue, table: str) -> list[Build]:
-    """Return what a table should have and does not, each once."""
-    collection = catalogue.collections.get(table)
-    if collection is None:
-        return []
-    built = _built(catalogue, table)
-    requested = [index for index in _requested(catalogue, table) if index.column not in built]
-    searched = missing_search_indexes(collection, catalogue.extensions)
-    return list(dict.fromkeys([*requested, *searched, *_constraints(catalogue, table)]))

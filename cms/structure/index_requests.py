@@ -17,11 +17,13 @@ from cms.database.statements import statement
 from cms.errors import Refused, invalid_payload, unavailable
 from cms.jobs.housekeeping import queue_state
 from cms.jobs.task import defer
+from cms.query.sql.arrays import array
 from cms.schema import ddl
 from cms.schema.model import Field
 from cms.schema.types.field_type import IndexKind
 from cms.structure.index_builds import FOREIGN_KEY, INDEX_BUILD_TASK, UNIQUE, build_indexes
 from cms.structure.indexes import is_large
+from cms.structure.unique_constraints import has_unique_constraint, unattached_index
 
 log = logging.getLogger("cms.store")
 
@@ -46,17 +48,26 @@ def add_index(
 def add_unique(transaction: Transaction, table: str, column: str) -> None:
     """Make a column unique: inside the transaction, or in the background if the table is large."""
     if is_large(transaction, table):
-        request_unique(transaction, table, column)
+        # Another program may have made it unique since the catalogue was loaded.
+        if not has_unique_constraint(transaction.execute, table, column):
+            request_unique(transaction, table, column)
         return
     interrupt_builds(transaction, table)
     # It may have been asked for when the table was large.
     transaction.execute(statement("forget_constraint"), (table, column, UNIQUE))
     transaction.execute_ddl(ddl.lock(table))
-    parameters = table, column, str(True)
-    # What a build has left behind that was broken off: the column is not unique yet.
-    for index in single_values(transaction.execute(statement("column_indexes"), parameters)):
+    # What a build has left behind that was broken off.
+    transaction.execute(statement("look_anew_at_progress"))
+    parameters = table, column, str(False), str(True)
+    for index in single_values(transaction.execute(statement("invalid_indexes"), parameters)):
         transaction.execute_ddl(ddl.drop_index(index))
-    transaction.execute_ddl(ddl.add_unique(table, column))
+    if has_unique_constraint(transaction.execute, table, column):
+        return
+    index = unattached_index(transaction.execute, table, column)
+    if index is None:
+        transaction.execute_ddl(ddl.add_unique(table, column))
+    else:
+        transaction.execute_ddl(ddl.attach_unique_index(table, index))
 
 
 def request_unique(transaction: Transaction, table: str, column: str) -> None:
@@ -146,12 +157,19 @@ class _BuildWithoutWorker:
             log.warning("the indexes of %s are left to a worker: %s", self.table, error)
             return
         work = partial(_build_in_place_of_worker, database, self.table)
-        database.background.start(f"index-build-{self.table}", work)
+        try:
+            database.background.start(f"index-build-{self.table}", work)
+        except RuntimeError as error:
+            log.warning("no thread builds the indexes of %s: %s", self.table, error)
 
 
 def _build_in_place_of_worker(database: Database, table: str) -> None:
     outcome = "succeeded"
+    jobs: list[str] = []
     try:
+        # Those that come later may be for what the build does not see any more. Whoever has put
+        # them in the queue does them, or a worker if that process has died.
+        jobs = single_values(database.fetch_primary(statement("find_index_build_jobs"), (table,)))
         build_indexes(database, table)
     except Closing:
         log.info("the indexes of %s are left to a worker: the service is closed", table)
@@ -164,6 +182,6 @@ def _build_in_place_of_worker(database: Database, table: str) -> None:
         outcome = "failed"
     try:
         with database.transaction() as transaction:
-            transaction.execute(statement("finish_index_build_jobs"), (table, outcome))
+            transaction.execute(statement("finish_jobs"), (array(jobs), outcome))
     except (Refused, Stale) as error:
         log.warning("the job for the indexes of %s stays in the queue: %s", table, error)

@@ -152,7 +152,7 @@ def with_relation_states(
     tables: set[str] = set()
     for record in records:
         column = _column_of(record, catalogue)
-        if column is not None and column.foreign_key_request is not None:
+        if column is not None and column.is_foreign_key_pending:
             tables.add(str(record["collection"]))
     if not tables:
         return list(records)
@@ -170,7 +170,7 @@ def _with_relation_state(
 ) -> Record:
     column = _column_of(record, catalogue)
     schema = record["schema"]
-    if column is None or column.foreign_key_request is None or not isinstance(schema, Mapping):
+    if column is None or not column.is_foreign_key_pending or not isinstance(schema, Mapping):
         return record
     table = str(record["collection"])
     if column.foreign_key_request is ConstraintRequest.VIOLATED:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cms.database.connections import Database, Transaction, single_value, single_values
-from cms.database.error_mapping import Stale
+from cms.database.error_mapping import Stale, UnexpectedError
 from cms.database.server_refusals import Canceled, LockTimeout
 from cms.database.statements import statement
 from cms.errors import Refused, invalid_query, unavailable
@@ -61,20 +61,42 @@ class DeferredIndex:
             reason += f" ({command})"
         raise invalid_query(reason)
 
-    def build(self, database: Database) -> None:
-        """Build the index; the caller holds `index_build_lock`."""
+    def build(self, database: Database) -> str | None:
+        """Build the index; the caller holds `index_build_lock`.
+
+        Returns its oid, because its column may be renamed meanwhile; None if another program has
+        made an index of the table at the same moment.
+        """
+        others: set[str] | None = None
         try:
             # CREATE INDEX CONCURRENTLY runs outside any transaction.
             with database.autocommit_connection() as connection:
+                others = self._oids_of_table(connection)
                 connection.execute_ddl(self._index(concurrently=True))
+                new = self._oids_of_table(connection) - others
                 # PostgreSQL has statistics of an expression only where an index is over it.
                 if self._is_of_expression:
                     connection.execute_ddl(ddl.analyze(self.table))
                 # Other processes may have loaded the structure before the index was there.
                 connection.execute(statement("advance_structure"))
-        except (Refused, Stale):
-            self.drop_invalid(database)
+        except (Refused, Stale, UnexpectedError):
+            if others is not None:
+                self._drop_remains(database, others)
             raise
+        return new.pop() if len(new) == 1 else None
+
+    def _drop_remains(self, database: Database, others: Set[str]) -> None:
+        """Drop what this build has left, whatever the name of its column is by now."""
+
+        def remains(connection: Transaction) -> list[str]:
+            rows = connection.execute(statement("list_invalid_indexes"), (self.table,))
+            return [name for oid, name in rows if oid not in others]
+
+        _drop_beside_others(database, self.table, remains)
+
+    def _oids_of_table(self, connection: Transaction) -> set[str]:
+        rows = connection.execute(statement("list_indexes_of_table"), (self.table,))
+        return set(single_values(rows))
 
     def _index(self, *, concurrently: bool) -> Fragment:
         if self.is_unique:
@@ -93,25 +115,35 @@ class DeferredIndex:
 
         It costs every write, and refuses those of values that are there if it is a unique one.
         """
-        with database.autocommit_connection() as connection:
-            while self._invalid(connection):
-                try:
-                    self._lock_and_drop_invalid(connection)
-                except LockTimeout:
-                    let_others_pass(database)
-
-    def _lock_and_drop_invalid(self, connection: Transaction) -> None:
-        with connection.read_committed():
-            limit_lock_time(connection)
-            # Under the lock, because a change of the column's type may have made it valid.
-            connection.execute_ddl(ddl.lock(self.table))
-            for index in self._invalid(connection):
-                connection.execute_ddl(ddl.drop_index(index))
+        _drop_beside_others(database, self.table, self._invalid)
 
     def _invalid(self, connection: Transaction) -> list[str]:
         is_of_expression = str(self._is_of_expression)
         parameters = self.table, self.column, is_of_expression, str(self.is_unique)
         return single_values(connection.execute(statement("invalid_indexes"), parameters))
+
+
+def _drop_beside_others(
+    database: Database, table: str, find: Callable[[Transaction], list[str]]
+) -> None:
+    """Drop indexes of a table as soon as nobody uses it."""
+    with database.autocommit_connection() as connection:
+        while find(connection):
+            try:
+                _lock_and_drop(connection, table, find)
+            except LockTimeout:
+                let_others_pass(database)
+
+
+def _lock_and_drop(
+    connection: Transaction, table: str, find: Callable[[Transaction], list[str]]
+) -> None:
+    with connection.read_committed():
+        limit_lock_time(connection)
+        # Under the lock, because a change of the column's type may have made one valid.
+        connection.execute_ddl(ddl.lock(table))
+        for index in find(connection):
+            connection.execute_ddl(ddl.drop_index(index))
 
 
 def failed_build(sentence: str, error: Refused | Stale) -> Refused:

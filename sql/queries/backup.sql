@@ -372,7 +372,8 @@ WHERE attrelid = to_regclass(format('%I.%I', current_schema(), $1::text))
 ORDER BY attnum;
 
 -- name: list_foreign_keys_of_table
--- The foreign keys of a table: its columns, and the table and columns that they name.
+-- The foreign keys of a table: its columns, the table and columns that they name, and the collations of these, in which
+-- PostgreSQL compares the two.
 SELECT
     con.conname::text,
     ARRAY (
@@ -385,6 +386,12 @@ SELECT
     target.relname::text,
     ARRAY (
         SELECT attname::text
+        FROM unnest(con.confkey) WITH ORDINALITY AS part (number, position)
+        JOIN pg_attribute ON attrelid = con.confrelid AND attnum = part.number
+        ORDER BY part.position
+    ),
+    ARRAY (
+        SELECT nullif(attcollation, 0)::regcollation::text
         FROM unnest(con.confkey) WITH ORDINALITY AS part (number, position)
         JOIN pg_attribute ON attrelid = con.confrelid AND attnum = part.number
         ORDER BY part.position

@@ -158,7 +158,8 @@ keys AS MATERIALIZED (
             ORDER BY key.position
         ) AS foreign_columns,
         con.confupdtype AS on_update,
-        con.confdeltype AS on_delete
+        con.confdeltype AS on_delete,
+        con.convalidated AS is_checked
     FROM tables
     JOIN pg_constraint AS con ON con.conrelid = tables.oid
     LEFT JOIN pg_class AS target ON target.oid = con.confrelid

@@ -91,6 +91,13 @@ UPDATE system_version
 SET structure = structure + 1
 RETURNING structure, access, flows;
 
+-- name: advance_free_structure
+-- Moves the counter of structure unless a change of it is under way.
+UPDATE system_version
+SET structure = structure + 1
+WHERE id = (SELECT id FROM system_version FOR NO KEY UPDATE SKIP LOCKED)
+RETURNING structure;
+
 -- name: advance_structure_from
 -- Moves the counter if it still is $1 and nobody else is about to move it: then this is not needed.
 UPDATE system_version

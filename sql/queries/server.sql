@@ -32,6 +32,12 @@ SET LOCAL statement_timeout = 0;
 -- The statements of the rest of this transaction may take $1 milliseconds each.
 SELECT set_config('statement_timeout', $1::text, TRUE);
 
+-- name: lift_time_limits
+-- Lets this session take as long as it needs: those limits that the server, or the address, sets and its version has.
+SELECT set_config(name, '0', FALSE)
+FROM pg_settings
+WHERE name IN ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout');
+
 -- name: find_schema
 -- The schema in which this session finds and makes tables.
 SELECT current_schema()::text AS current_schema;

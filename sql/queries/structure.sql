@@ -223,6 +223,18 @@ WHERE con.conrelid = to_regclass(quote_ident($1::text))
   AND cardinality(con.conkey) = 1
   AND attribute.attname = $2::text;
 
+-- name: has_unique_constraint
+-- Whether a constraint, or the primary key, makes one column unique.
+SELECT EXISTS (
+    SELECT
+    FROM pg_constraint AS con
+    JOIN pg_attribute AS attribute ON attribute.attrelid = con.conrelid AND attribute.attnum = con.conkey[1]
+    WHERE con.conrelid = to_regclass(quote_ident($1::text))
+      AND con.contype IN ('p', 'u')
+      AND cardinality(con.conkey) = 1
+      AND attribute.attname = $2::text
+);
+
 -- name: column_indexes
 -- The indexes of one column that belong to no constraint: those that make it unique ($3), or the others.
 SELECT class.relname
@@ -411,6 +423,24 @@ WHERE collection = $1::text
   AND field = $2::text
   AND kind = $3::text;
 
+-- name: forget_met_constraints
+-- Forgets what constraints of a collection were asked for that hold by now, whoever has made or checked them: a unique
+-- one is there, and of foreign keys none is unchecked.
+DELETE FROM system_constraint_requests AS request
+WHERE collection = $1::text
+  AND (kind = 'unique') = EXISTS (
+      SELECT
+      FROM pg_constraint AS con
+      JOIN pg_attribute AS attribute ON attribute.attrelid = con.conrelid AND attribute.attnum = con.conkey[1]
+      WHERE con.conrelid = to_regclass(quote_ident($1::text))
+        AND cardinality(con.conkey) = 1
+        AND attribute.attname = request.field
+        AND CASE kind
+            WHEN 'unique' THEN con.contype IN ('p', 'u')
+            ELSE con.contype = 'f' AND NOT con.convalidated
+        END
+  );
+
 -- name: forget_constraints_of_field
 -- Forgets what constraints of the column were asked for.
 DELETE FROM system_constraint_requests
@@ -449,6 +479,33 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = index.indexrelid AND contype IN ('p', 'u', 'x'))
 ORDER BY index.indexrelid
 LIMIT 1;
+
+-- name: list_indexes_of_table
+-- The oids of all indexes of a table.
+SELECT indexrelid::text
+FROM pg_index
+WHERE indrelid = to_regclass(quote_ident($1::text));
+
+-- name: list_invalid_indexes
+-- The oids and names of the indexes of a table whose build has failed.
+SELECT class.oid::text, class.relname
+FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+WHERE index.indrelid = to_regclass(quote_ident($1::text))
+  AND NOT index.indisvalid
+  AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE index_relid = index.indexrelid);
+
+-- name: find_built_index
+-- The name of the index $1, and that of its column, which may have been renamed since it was built.
+SELECT class.relname, attribute.attname
+FROM pg_class AS class
+JOIN pg_depend AS depend  -- an index over an expression names its columns only here
+    ON depend.classid = 'pg_class'::regclass
+    AND depend.objid = class.oid
+    AND depend.refclassid = 'pg_class'::regclass
+    AND depend.refobjsubid > 0
+JOIN pg_attribute AS attribute ON attribute.attrelid = depend.refobjid AND attribute.attnum = depend.refobjsubid
+WHERE class.oid = $1::oid;
 
 -- name: limit_lock_time
 -- Ends a statement of this transaction that waits for a lock longer than $1.
@@ -524,7 +581,7 @@ SELECT
     (
         SELECT status::text
         FROM procrastinate_jobs
-        WHERE task_name IN ('index_build', 'search_index')  -- its former name
+        WHERE task_name IN ('index_build', 'search_index')  -- its name in the version before
           AND args #>> '{payload,collection}' = name
         ORDER BY status IN ('todo', 'doing') DESC, id DESC
         LIMIT 1
@@ -560,13 +617,25 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS build ON TRUE;
 
--- name: finish_index_build_jobs
--- Ends the jobs that wait for a worker to build the indexes of $1; those that succeeded leave the queue.
-SELECT procrastinate_finish_job_v1(id, $2::procrastinate_job_status, $2::text = 'succeeded')::text
+-- name: find_index_build_jobs
+-- The jobs that wait for a worker to build the indexes of $1.
+SELECT id::text
 FROM procrastinate_jobs
-WHERE task_name IN ('index_build', 'search_index')  -- its former name
+WHERE task_name IN ('index_build', 'search_index')  -- its name in the version before
   AND status = 'todo'
   AND args #>> '{payload,collection}' = $1::text;
+
+-- name: finish_jobs
+-- Ends those of the jobs $1 that still wait for a worker; those that succeeded leave the queue.
+WITH waiting AS MATERIALIZED (
+    SELECT id
+    FROM procrastinate_jobs
+    WHERE id = ANY ($1::bigint[])
+      AND status = 'todo'
+    FOR UPDATE SKIP LOCKED  -- a worker is about to take a locked one
+)
+SELECT procrastinate_finish_job_v1(id, $2::procrastinate_job_status, $2::text = 'succeeded')::text
+FROM waiting;
 
 -- name: drop_relation
 -- Marks a relation as deleted. The record stays, because the foreign key that stays would make a relation otherwise.

@@ -52,6 +52,22 @@ def test_a_build_that_runs_is_canceled_and_stays_in_the_queue(large: Client, dsn
     assert run_sql(dsn, INVALID) == [(0,)]
 
 
+def test_requests_during_a_build_take_no_connections_of_their_own(large: Client, dsn: str) -> None:
+    names = [f"f{number}" for number in range(4)]
+    for name in names:
+        assert large.post("/fields/things", {"field": name, "type": "string"}).status == 200
+    with psycopg.connect(dsn) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        for name in names:
+            ask(large, f"/fields/things/{name}")
+        assert builders() == ["index-build-things"]
+        reader.rollback()
+    eventually(lambda: builders() == [])
+    assert [name for (name,) in run_sql(dsn, INDEXED)] == names
+    assert run_sql(dsn, JOBS) == []
+
+
 def test_a_build_that_waits_for_its_turn_is_ended_too(large: Client, dsn: str) -> None:
     with psycopg.connect(dsn) as other:
         key = "hashtextextended(current_schema() || ' things', 2)"

@@ -97,6 +97,24 @@ def test_items_that_point_nowhere_are_told_until_they_are_changed(
 
 
 @pytest.mark.usefixtures("worker")
+def test_a_key_that_others_have_checked_by_hand_has_nothing_to_report(
+    related: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    lost = related.post("/items/things", {"other": 9}).data["id"]
+    relate(related)
+    work(config, job_database)
+    assert schema(related)["foreign_key_check"] == VIOLATED
+    assert related.patch(f"/items/things/{lost}", {"other": 2}).status == 200
+    run_sql(dsn, "ALTER TABLE things VALIDATE CONSTRAINT things_other_fkey")
+    related.post("/utils/cache/clear")
+    assert "foreign_key_check" not in schema(related)
+    # What was noted goes with the next job of the table.
+    assert related.patch("/fields/things/a", {"schema": {"is_indexed": True}}).status == 200
+    work(config, job_database)
+    assert run_sql(dsn, LEFT) == []
+
+
+@pytest.mark.usefixtures("worker")
 def test_writers_go_on_while_it_is_checked(
     related: Client,
     config: Config,

@@ -4,12 +4,18 @@ they are.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from threading import Thread
 
+import psycopg
 import pytest
 
-from cms.structure import index_builds
+from cms.config import Config
+from cms.database.connections import Database
+from cms.structure import index_builds, index_requests
 from tests.client import Client
 from tests.databases import run_sql
 from tests.index_building import (
@@ -26,12 +32,17 @@ from tests.index_building import (
     assert_indexed,
     state,
     wait_for_state,
+    work,
 )
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.release
 
 WAITING = {"state": "waiting", "progress": 0.0}
+TAKEN = """
+    SELECT 1 FROM pg_locks
+    WHERE relation = 'procrastinate_jobs'::regclass AND mode = 'RowExclusiveLock' AND granted
+"""
 
 
 def test_a_worker_builds_the_index_after_the_answer(
@@ -55,6 +66,74 @@ def test_without_a_worker_the_process_itself_builds_it(large: Client, dsn: str) 
     wait_for_state(large, "ready")
     # The job is ended behind the last index.
     eventually(lambda: run_sql(dsn, JOBS) == [])
+    assert_indexed(dsn, "a")
+
+
+def build_then(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -> None:
+    """Have something happen between the last build of a process and the end of its jobs."""
+
+    def build_and_go_on(database: Database, table: str) -> None:
+        index_builds.build_indexes(database, table)
+        step()
+
+    monkeypatch.setattr(index_requests, "build_indexes", build_and_go_on)
+
+
+def wait_for_threads() -> None:
+    """Wait until the builds of this process have ended."""
+    name = "index-build-things"
+    eventually(lambda: name not in [thread.name for thread in threading.enumerate()], seconds=10)
+
+
+def test_a_process_ends_no_job_that_another_one_has_put_in_the_queue_behind_its_build(
+    large: Client, config: Config, job_database: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask_and_die() -> None:
+        with job_database.transaction() as transaction:
+            index_requests.add_index(transaction, "things", "b")
+            # What the other process would do next: begin the build.
+            transaction.after_commit.clear()
+
+    build_then(monkeypatch, ask_and_die)
+    ask(large)
+    wait_for_threads()
+    assert run_sql(dsn, REQUESTS) == [("things", "b")]
+    assert run_sql(dsn, JOBS) == [("todo",)]
+    work(config, job_database)
+    assert_indexed(dsn, "a", "b")
+
+
+def test_a_process_ends_no_job_that_a_worker_is_taking(
+    large: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(dsn) as worker:
+        take = b"UPDATE procrastinate_jobs SET status = 'doing' WHERE task_name = 'index_build'"
+        build_then(monkeypatch, partial(worker.execute, take))
+        ask(large)
+        eventually(lambda: run_sql(dsn, TAKEN) != [])
+        wait_for_state(large, "ready")
+        worker.commit()
+    wait_for_threads()
+    assert run_sql(dsn, JOBS) == [("doing",)]
+
+
+def test_a_change_is_made_where_the_system_has_no_thread_for_its_build(
+    large: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Thread.start
+
+    def refuse(thread: Thread) -> None:
+        if thread.name.startswith("index-build"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as context:
+        context.setattr(Thread, "start", refuse)
+        assert ask(large)["index_build"] == WAITING
+    assert run_sql(dsn, JOBS) == [("todo",)]
+    ask(large)
+    wait_for_state(large, "ready")
+    wait_for_threads()
     assert_indexed(dsn, "a")
 
 
@@ -102,6 +181,8 @@ def test_what_was_killed_behind_its_build_leaves_no_request(
     large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
     ask(large)
+    run_sql(dsn, "CREATE INDEX broken ON things (a)")
+    run_sql(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
     run_sql(dsn, "CREATE INDEX ON things (a)")
     large.post("/utils/cache/clear")
     assert state(large) == "ready"
@@ -194,8 +275,25 @@ def test_one_build_that_fails_hinders_no_other(
     assert (state(large), state(large, "/fields/things/b")) == ("waiting", "ready")
     assert run_sql(dsn, REQUESTS) == [("things", "a")]
     assert run_sql(dsn, INVALID) == [(0,)]
+    # Nor does an index for searches stand for the one that has failed.
+    assert large.patch("/collections/things", {"meta": {"searchable": True}}).status == 200
+    builder.work()
+    assert large.get("/collections/things").data["meta"]["search_index"]["state"] == "ready"
+    assert run_sql(dsn, REQUESTS) == [("things", "a")]
     assert large.patch(FIELD, GIVE_UP).status == 200
     assert run_sql(dsn, REQUESTS) == []
+
+
+def test_one_build_that_fails_for_an_unforeseen_reason_hinders_no_other(
+    large: Client, builder: IndexBuilder, dsn: str
+) -> None:
+    damaged = BUILDS_FAIL.replace("%'", '%("a")%\'').replace("program_limit_exceeded", "XX001")
+    run_sql(dsn, damaged)
+    ask(large)
+    ask(large, "/fields/things/b")
+    builder.work()
+    assert (state(large), state(large, "/fields/things/b")) == ("waiting", "ready")
+    assert run_sql(dsn, REQUESTS) == [("things", "a")]
 
 
 def test_a_snapshot_holds_the_index_that_is_being_built(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -25,10 +26,12 @@ from tests.index_building import (
     INVALID,
     REQUESTS,
     TAKE_SNAPSHOT,
+    WAITING_FOR_TABLE,
     IndexBuilder,
     ask,
     assert_indexed,
     before_each_build,
+    behind_each_build,
     schema,
     state,
     wait_for_state,
@@ -73,6 +76,22 @@ CHANGES = [
 ]
 
 
+def set_for_database(dsn: str, setting: str, value: str) -> None:
+    """Give the sessions that begin from now on another value of a setting."""
+    command = f"ALTER DATABASE %I SET {setting} = ''{value}''"
+    run_sql(dsn, f"DO $$ BEGIN EXECUTE format('{command}', current_database()); END $$")
+
+
+@pytest.fixture
+def no_deadlocks(dsn: str) -> None:
+    """Have PostgreSQL look for deadlocks so late that none helps a change which waits for a build.
+
+    Such a change is ended by DB_STATEMENT_TIMEOUT.
+    """
+    set_for_database(dsn, "deadlock_timeout", "10min")
+
+
+@pytest.mark.usefixtures("no_deadlocks")
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_the_table_interrupts_a_build_which_begins_anew(
     large: Client,
@@ -91,13 +110,38 @@ def test_a_change_of_the_table_interrupts_a_build_which_begins_anew(
     ask(large)
     with builder.delayed_by_snapshot():
         wait_for_state(large, "building")
-        began = time.monotonic()
         assert large.send(method, path, body).status in (200, 204)
-        # PostgreSQL looks for deadlocks after a second: none has helped here.
-        assert time.monotonic() - began < 0.9
         wait_for_state(large, "building")
     assert state(large) == "ready"
     assert run_sql(dsn, INVALID) == [(0,)]
+
+
+LIMITS = """
+    SELECT name FROM pg_settings WHERE name IN (
+        'statement_timeout', 'lock_timeout', 'transaction_timeout',
+        'idle_in_transaction_session_timeout'
+    )
+"""
+
+
+def test_time_limits_of_the_server_end_no_build(
+    large: Client, builder: IndexBuilder, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds: list[None] = []
+    before_each_build(monkeypatch, lambda: builds.append(None))
+    ask(large)
+    limits = [name for (name,) in run_sql(dsn, LIMITS)]
+    with psycopg.connect(dsn) as writer, ThreadPoolExecutor(1) as executor:
+        writer.execute("INSERT INTO things (a) VALUES ('x')")
+        for name in limits:
+            set_for_database(dsn, name, "1s")
+        work = executor.submit(builder.work)
+        wait_for_state(large, "building")
+        time.sleep(1.5)
+        writer.rollback()
+        work.result(10)
+    assert builds == [None]
+    assert_indexed(dsn, "a")
 
 
 @pytest.mark.parametrize(
@@ -176,12 +220,13 @@ def test_what_is_interrupted_behind_its_build_is_not_built_again(
     build = indexes.DeferredIndex.build
     builds = 0
 
-    def interrupted_late(index: indexes.DeferredIndex, database: Database) -> None:
+    def interrupted_late(index: indexes.DeferredIndex, database: Database) -> str | None:
         nonlocal builds
         builds += 1
-        build(index, database)
+        oid = build(index, database)
         if builds == 1:
             raise Canceled(unavailable("database", "interrupted").problems)
+        return oid
 
     monkeypatch.setattr(indexes.DeferredIndex, "build", interrupted_late)
     builder.work()
@@ -219,6 +264,30 @@ def test_a_field_that_is_renamed_while_its_index_is_built_gets_it(
     assert_indexed(dsn, "c")
 
 
+@pytest.mark.parametrize(
+    ("change", "indexed"),
+    [
+        ("DELETE FROM system_index_requests", []),
+        ("UPDATE system_index_requests SET field = 'c'; CREATE INDEX by_hand ON things (c)", ["c"]),
+    ],
+)
+def test_what_a_rename_has_broken_off_is_gone_though_nobody_builds_it_again(
+    large: Client, builder: IndexBuilder, dsn: str, change: str, indexed: list[str]
+) -> None:
+    ask(large)
+    with builder.delayed_by_snapshot():
+        eventually(lambda: run_sql(dsn, INVALID) == [(1,)])
+        # As a change of structure does it; the builder goes on behind it.
+        with psycopg.connect(dsn) as changer:
+            changer.execute("SELECT FROM system_version FOR UPDATE")
+            cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_progress_create_index"
+            run_sql(dsn, f"{cancel}; ALTER TABLE things RENAME a TO c")
+            run_sql(dsn, change)
+    assert [name for (name,) in run_sql(dsn, INDEXED)] == indexed
+    assert run_sql(dsn, INVALID) == [(0,)]
+    assert run_sql(dsn, REQUESTS) == []
+
+
 def test_a_field_that_is_renamed_there_and_back_while_its_index_is_built_gets_it(
     large: Client, builder: IndexBuilder, dsn: str
 ) -> None:
@@ -231,6 +300,80 @@ def test_a_field_that_is_renamed_there_and_back_while_its_index_is_built_gets_it
         assert large.patch(other, {"field": "a"}).status == 200
         wait_for_state(large, "building")
     assert_indexed(dsn, "a")
+
+
+RENAMES = [("a", "c"), ("b", "a")]
+
+
+@pytest.mark.parametrize("step", [before_each_build, behind_each_build])
+@pytest.mark.parametrize("jobs_before", [0, 1])
+def test_fields_that_exchange_their_names_beside_a_build_have_one_index_each(
+    large: Client,
+    builder: IndexBuilder,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    step: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
+    jobs_before: int,
+) -> None:
+    ask(large, "/fields/things/b")
+    for _ in range(jobs_before):
+        builder.work()
+    ask(large)
+    renames = list(RENAMES)
+
+    def rename() -> None:
+        while renames:
+            before, after = renames.pop(0)
+            assert large.patch(f"/fields/things/{before}", {"field": after}).status == 200
+
+    step(monkeypatch, rename)
+    builder.work()
+    assert_indexed(dsn, "a", "c")
+
+
+@pytest.mark.parametrize("change", [{"field": "c"}, {"type": "text"}])
+def test_a_field_that_changes_behind_its_build_keeps_the_index(
+    large: Client,
+    builder: IndexBuilder,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, str],
+) -> None:
+    ask(large)
+    builds: list[None] = []
+
+    def change_once() -> None:
+        if not builds:
+            assert large.patch(FIELD, change).status == 200
+        builds.append(None)
+
+    behind_each_build(monkeypatch, change_once)
+    builder.work()
+    assert len(builds) == 1
+    assert_indexed(dsn, change.get("field", "a"))
+
+
+def test_what_is_given_up_is_dropped_without_holding_up_others(
+    large: Client, builder: IndexBuilder, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "LOCK_TIME", "50ms")
+    monkeypatch.setattr(indexes, "LOCK_PAUSE_SECONDS", 0.05)
+    ask(large)
+    with ThreadPoolExecutor(1) as executor, psycopg.connect(dsn) as reader:
+
+        def give_up_and_read() -> None:
+            assert large.patch(FIELD, GIVE_UP).status == 200
+            reader.execute("SELECT FROM things")
+
+        before_each_build(monkeypatch, give_up_and_read)
+        work = executor.submit(builder.work)
+        eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) != [], seconds=10)
+        assert large.get("/items/things").status == 200
+        assert large.patch("/collections/things", {"meta": {"note": "x"}}).status == 200
+        assert not work.done()
+        reader.rollback()
+        work.result(10)
+    assert_indexed(dsn)
 
 
 def test_a_change_of_several_tables_interrupts_what_has_begun_since_its_beginning(

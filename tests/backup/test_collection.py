@@ -74,6 +74,26 @@ def test_what_rows_name_and_is_not_there_is_reported_and_nothing_changes(
     assert restore(living, archive, "topics") == Merged(created=20, replaced=0)
 
 
+def test_texts_name_those_of_another_collation_as_their_foreign_key_does(
+    living: Installation, archive: Path
+) -> None:
+    execute(
+        living.dsn,
+        "CREATE COLLATION \"Of codes\" (locale = 'C');"
+        'CREATE TABLE groups (name text COLLATE "Of codes" PRIMARY KEY);'
+        "INSERT INTO groups VALUES ('a');"
+        "ALTER TABLE topics ADD group_name text COLLATE \"C\" DEFAULT 'a';"
+        "ALTER TABLE topics ADD FOREIGN KEY (group_name) REFERENCES groups",
+    )
+    archive.unlink()
+    living.back_up(archive)
+    execute(living.dsn, "DELETE FROM topics")
+    assert restore(living, archive, "topics") == Merged(created=20, replaced=0)
+    execute(living.dsn, "DELETE FROM topics; DELETE FROM groups")
+    with pytest.raises(BackupError, match=r"group_name names 1 rows of groups .*\(a, …\)"):
+        restore(living, archive, "topics")
+
+
 @pytest.mark.parametrize(
     ("change", "collection", "message"),
     [

@@ -94,6 +94,17 @@ def anchors_of(page_text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_what_serves_the_version_before_is_listed_for_its_removal() -> None:
+    section = page("code-map.md").split("\n## What the next version may remove\n")[1]
+    section = section.split("\n## ")[0]
+    files = [*ROOT.glob("cms/**/*.py"), *ROOT.glob("sql/queries/*.sql"), ROOT / "sql/schema.sql"]
+    texts = {str(file.relative_to(ROOT)): file.read_text() for file in files}
+    serving = {file for file, text in texts.items() if "version before" in text}
+    assert serving == set(re.findall(r"(?:cms|sql)/[\w/]+\.(?:py|sql)", section))
+    listed = re.findall(r"`(\w+)`", section)
+    assert [name for name in listed if not any(name in text for text in texts.values())] == []
+
+
 def test_what_is_reported_as_missing_is_not_there(settings: Config) -> None:
     app = create_app(replace(settings, database_url="postgresql://nowhere"))
     routes = {route.path for route in inspect_routes(app)}

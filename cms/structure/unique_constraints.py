@@ -1,0 +1,17 @@
+"""Unique constraints of columns that are there, and indexes that may become some."""
+
+from __future__ import annotations
+
+from cms.database.connections import Fetch, single_value, single_values
+from cms.database.statements import statement
+
+
+def has_unique_constraint(fetch: Fetch, table: str, column: str) -> bool:
+    """Tell whether a constraint makes a column unique, whoever has made it."""
+    return bool(single_value(fetch(statement("has_unique_constraint"), (table, column))))
+
+
+def unattached_index(fetch: Fetch, table: str, column: str) -> str | None:
+    """Return an index that could become a unique constraint of a column."""
+    rows = fetch(statement("unattached_unique_index"), (table, column))
+    return next(iter(single_values(rows)), None)
