@@ -57,7 +57,7 @@ READS: list[tuple[str, str, str, list[object]]] = [
         fresh(
             '(SELECT row_to_json(n.*) FROM (SELECT t1."name"::text AS "name" FROM "people" AS t1 '
             'WHERE t1."id" '
-            '= t0."author") AS n) AS c0 FROM "books" AS t0 ORDER BY t0."id" LIMIT 100'
+            '= t0."author") AS n LIMIT 1) AS c0 FROM "books" AS t0 ORDER BY t0."id" LIMIT 100'
         ),
         [],
     ),
@@ -159,7 +159,8 @@ READS: list[tuple[str, str, str, list[object]]] = [
         fresh(
             "coalesce((SELECT json_agg(row_to_json(n.*)) FROM (SELECT (SELECT row_to_json(n.*) "
             "FROM (SELECT "
-            't2."name"::text AS "name" FROM "tags" AS t2 WHERE t2."id" = t1."tag") AS n) AS "tag" '
+            't2."name"::text AS "name" FROM "tags" AS t2 WHERE t2."id" = t1."tag") '
+            'AS n LIMIT 1) AS "tag" '
             "FROM "
             '"books_tags" AS t1 WHERE t1."book" = t0."id" ORDER BY t1."id" LIMIT 100) AS n), '
             "'[]'::json) AS "
@@ -190,7 +191,7 @@ READS: list[tuple[str, str, str, list[object]]] = [
             'WHERE t1."id" = '
             'CASE WHEN t0."kind" = $1::text AND t0."item"::text ~ $2::text THEN '
             't0."item"::text::bigint END) '
-            'AS n) AS c0 FROM "parts" AS t0 ORDER BY t0."id" LIMIT 100'
+            'AS n LIMIT 1) AS c0 FROM "parts" AS t0 ORDER BY t0."id" LIMIT 100'
         ),
         ["tags", INTEGER],
     ),
@@ -201,11 +202,12 @@ READS: list[tuple[str, str, str, list[object]]] = [
             'coalesce((SELECT row_to_json(n.*) FROM (SELECT t1."name"::text AS "name" FROM "tags" '
             "AS t1 WHERE "
             't1."id" = CASE WHEN t0."kind" = $1::text AND t0."item"::text ~ $2::text THEN '
-            't0."item"::text::bigint END) AS n), (SELECT row_to_json(n.*) FROM (SELECT '
+            't0."item"::text::bigint END) AS n LIMIT 1), (SELECT row_to_json(n.*) FROM (SELECT '
             't1."text"::text AS '
             '"text" FROM "notes" AS t1 WHERE t1."id" = CASE WHEN t0."kind" = $3::text AND '
             't0."item"::text ~ '
-            '$4::text THEN t0."item"::text::uuid END) AS n)) AS c0 FROM "parts" AS t0 ORDER BY '
+            '$4::text THEN t0."item"::text::uuid END) '
+            'AS n LIMIT 1)) AS c0 FROM "parts" AS t0 ORDER BY '
             't0."id" LIMIT '
             "100"
         ),

@@ -199,7 +199,9 @@ def output_value(value: Value, level: int) -> Fragment:
 
 
 def embed_one(item: Embed, level: int) -> Fragment:
-    return fill("(SELECT {0} FROM ({1}) AS n)", embedded_item(item), related_rows(item, level))
+    # There is one at most; with the LIMIT a scan of a small table ends at it.
+    shape = "(SELECT {0} FROM ({1}) AS n LIMIT 1)"
+    return fill(shape, embedded_item(item), related_rows(item, level))
 
 
 def embed_many(item: Embed, level: int) -> Fragment:
