@@ -129,7 +129,7 @@ def test_a_large_derivative_is_read_from_its_location(
     assert renders == ["png", "png"]
 
 
-def test_parameters_of_any_length_make_no_entry_of_a_cache(
+def test_parameters_and_accept_headers_may_be_long(
     files: FileService, photo: dict[str, Any]
 ) -> None:
     transforms = quote(json.dumps([["flip"]]) + " " * 2_000)
