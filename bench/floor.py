@@ -90,7 +90,9 @@ def _configure(connection: psycopg.Connection[Row]) -> None:
 
 
 def _send(response: falcon.Response, names: Sequence[str], rows: Sequence[Row]) -> None:
-    response.data = orjson.dumps({"data": [dict(zip(names, row, strict=True)) for row in rows]})
+    # To say `strict` would take half as long again.
+    items = [dict(zip(names, row)) for row in rows]  # noqa: B905
+    response.data = orjson.dumps({"data": items})
 
 
 class Article:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,11 @@ class App(falcon.App[Request, falcon.Response]):
         env["wsgi.input"] = body
         answer = super().__call__(env, close_if_unread(env, body, start_response))
         return with_send_timeout(answer, env, self._send_seconds)
+
+    @property
+    def is_immediate(self) -> Callable[[Mapping[str, Any]], bool]:
+        """What tells which requests are answered without waiting for anything."""
+        return self._ping.is_immediate
 
     def close(self) -> None:
         for close in self.close_hooks:
@@ -381,10 +386,7 @@ def _add_dashboards(app: App) -> None:
 
 
 def create_wsgi() -> App:
-    """Make the application with the settings of the environment.
-
-    For `gunicorn 'cms.app:create_wsgi()'`.
-    """
+    """Make the application by the environment, for `gunicorn 'cms.app:create_wsgi()'`."""
     config = load(os.environ, folder=Path.cwd())
     start_logging(config)
     limit_arenas()

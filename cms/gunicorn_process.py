@@ -17,7 +17,7 @@ from gunicorn.arbiter import Arbiter
 from cms.config import Config, ConfigError, load
 from cms.rate_limits.shared_table import process_table
 from cms.text_shapes import url_host
-from cms.web.worker_startup import StoppableWorker, choose_processor_place, remember_arbiter
+from cms.web.worker_startup import StoppableWorker, choose_processor, remember_arbiter
 
 WORKERS = {
     "event": "cms.web.event_worker.EventWorker",
@@ -54,12 +54,12 @@ def gunicorn_settings(config: Config) -> dict[str, object]:
 
 
 def _prepare_worker(arbiter: Any, worker: StoppableWorker) -> None:
-    """Give a worker its place among the others, and the counters of rate limits, which all share.
+    """Give a worker its processor, and the counters of rate limits, which all share.
 
     The counters are made before the first worker is forked, and stay when workers are replaced.
     """
     process_table()
-    choose_processor_place(arbiter, worker)
+    choose_processor(arbiter, worker)
 
 
 class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn has no types

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import select
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TextIO
 
 from cms import jsontext
 from cms.config import Config
+from cms.processes.polled_descriptor import PolledDescriptor
+from cms.processes.this_thread import this_thread
 
 LEVELS = {
     # The names of the setting LOG_LEVEL; Python has no level below debug.
@@ -32,6 +35,14 @@ _access_log = logging.getLogger("cms.access")
 def logs_requests() -> bool:
     """Tell whether requests are logged at all."""
     return _access_log.isEnabledFor(logging.INFO)
+
+
+def writes_requests_itself() -> bool:
+    """Tell whether the lines of requests go to the service's own handler, or nowhere.
+
+    Handlers of an application around the service may wait for anything.
+    """
+    return not logs_requests() or _own_handler() is not None
 
 
 def log_request(fields: Mapping[str, object]) -> None:
@@ -152,6 +163,8 @@ class LogHandler(logging.StreamHandler[TextIO]):
 
     def __init__(self, line_formatter: JsonFormatter | PrettyFormatter) -> None:
         super().__init__(sys.stderr)
+        self.has_room = _room_of(sys.stderr)
+        """Tells whether a line can be written without waiting."""
         self._line_formatter = line_formatter
         self.setFormatter(line_formatter)
 
@@ -166,13 +179,40 @@ class LogHandler(logging.StreamHandler[TextIO]):
             and self.formatter is self._line_formatter
         )
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Write a record; a thread that must not wait leaves out one for which it would have to."""
+        # While nobody reads the log, all threads wait to write to it, one with the handler's lock.
+        # The event loop goes on: it ends clients that are too slow, and stops when it is asked to.
+        return self._is_possible() and super().handle(record)
+
     def write_request(self, fields: Mapping[str, object]) -> None:
-        """Write the line of a request without a log record."""
+        """Write the line of a request without a log record, or leave it out as `handle` does."""
+        if not self._is_possible():
+            return
         message = f"{fields['method']} {fields['path']} {fields['status']}"
         self.stream.write(
             self._line_formatter.line(time.time(), "INFO", message, fields) + self.terminator
         )
-        self.stream.flush()  # a process that is killed must not take lines along
+        # A process that is killed must not take lines along. Standard error has flushed the line.
+        if not getattr(self.stream, "line_buffering", False):
+            self.stream.flush()
+
+    def _is_possible(self) -> bool:
+        return not this_thread.must_not_wait or self.has_room()
+
+
+def _room_of(stream: TextIO | None) -> Callable[[], bool]:
+    """Return what tells whether a stream can be written; one in memory always can, and none."""
+    # A pipe that is not full takes more than a line of the event loop, unless that has a long
+    # traceback. Only lines that others write in that very moment could take the room away.
+    try:
+        # A process without a console has no standard error.
+        descriptor = stream.fileno() if stream else None
+    except (OSError, ValueError):
+        descriptor = None
+    if descriptor is None:
+        return lambda: True
+    return PolledDescriptor(descriptor, select.POLLOUT).is_ready
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, object]:

@@ -25,6 +25,7 @@ from cms.structure.index_builds import (
     run_former_build_job,
     run_index_build_job,
 )
+from cms.structure.word_indexes import WORD_INDEX_TASK, run_word_index_job
 
 
 def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
@@ -62,6 +63,12 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
         Task(
             INDEX_BUILD_TASK,
             partial(run_index_build_job, database),
+            attempts=10,
+            max_concurrent=INDEX_BUILDS,
+        ),
+        Task(
+            WORD_INDEX_TASK,
+            partial(run_word_index_job, database),
             attempts=10,
             max_concurrent=INDEX_BUILDS,
         ),

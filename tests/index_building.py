@@ -101,6 +101,12 @@ def behind_each_build(monkeypatch: pytest.MonkeyPatch, change: Callable[[], obje
     monkeypatch.setattr(DeferredIndex, "build", build_and_change)
 
 
+def set_for_database(dsn: str, setting: str, value: str) -> None:
+    """Give the sessions that begin from now on another value of a setting."""
+    command = f"ALTER DATABASE %I SET {setting} = ''{value}''"
+    run_sql(dsn, f"DO $$ BEGIN EXECUTE format('{command}', current_database()); END $$")
+
+
 def is_indexed(client: Client, collection: str, *fields: str) -> bool:
     """Tell whether the fields of a collection have an index each."""
     columns = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Barrier
 from typing import Any
@@ -85,6 +85,13 @@ def person(stage: Stage, **columns: object) -> str:
 
 def login(client: Client, email: str, password: str = PASSWORD, **body: object) -> Answer:
     return client.post("/auth/login", {"email": email, "password": password, **body})
+
+
+def tried_again(call: Callable[[], Answer]) -> Answer:
+    """Repeat a call of many at once until it finds room among those that hash a password."""
+    while (answer := call()).status == 503:
+        pass
+    return answer
 
 
 def outcome(answer: Answer) -> tuple[int, list[str]]:

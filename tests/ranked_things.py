@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from cms.query.sql import best_first
+from cms.query.sql import relevance_page, relevance_sample
+from cms.schema.types.field_type import IndexKind
 from cms.structure.word_indexes import make_word_indexes
 from tests.members import may, member
 from tests.things import Stage, Table, field, table
@@ -48,11 +49,11 @@ IN_BODY = {**PART, "body": "a cat"}
 def large_from_one_block_on() -> Iterator[None]:
     """Have pages by relevance read as in large collections, within the block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(best_first, "LARGE_BYTES", 0)
-        patch.setattr(best_first, "SAMPLE_BYTES", BLOCK)
+        patch.setattr(relevance_sample, "LARGE_BYTES", 0)
+        patch.setattr(relevance_sample, "SAMPLE_BYTES", BLOCK)
         # In the small collections here most pages would be read in order.
-        patch.setattr(best_first, "EXPECTED_ROWS", 12)
-        patch.setattr(best_first, "MAX_ROWS_IN_ORDER", 12)
+        patch.setattr(relevance_sample, "EXPECTED_ROWS", 12)
+        patch.setattr(relevance_page, "MAX_ROWS_IN_ORDER", 12)
         yield
 
 
@@ -113,6 +114,17 @@ def with_words(stage: Stage, searched: Searched) -> Searched:
     catalogue = store.snapshots.current().catalogue
     assert make_word_indexes(store.database, catalogue, searched.admin.name) == list(TEXTS)
     return searched
+
+
+def with_words_apart(stage: Stage, searched: Searched) -> Searched:
+    """Give a collection an index of words for each text, as earlier versions have made them."""
+    index_each_text(stage, searched.admin.name, TEXTS)
+    return searched
+
+
+def index_each_text(stage: Stage, table: str, columns: Iterable[str]) -> None:
+    for column in columns:
+        stage.execute(f'CREATE INDEX ON "{table}" {IndexKind.WORDS.value.replace("{0}", column)}')
 
 
 def with_owners(stage: Stage, searched: Searched) -> Searched:

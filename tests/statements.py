@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -14,13 +15,20 @@ from cms.database.statement_meter import StatementMeter
 
 
 @contextmanager
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Yield the statements of all connections of the service, as they run."""
+def counted(
+    monkeypatch: pytest.MonkeyPatch, *, of_all_threads: bool = False
+) -> Iterator[list[str]]:
+    """Yield the statements of this thread's requests, as they run, or those of all threads.
+
+    An index that an earlier test has asked for may still be built by a thread beside.
+    """
     seen: list[str] = []
     measured = StatementMeter.measured
+    own = get_ident()
 
     def spy(meter: StatementMeter, *texts: str) -> AbstractContextManager[None]:
-        seen.extend(texts)
+        if of_all_threads or get_ident() == own:
+            seen.extend(texts)
         return measured(meter, *texts)
 
     with monkeypatch.context() as patch:

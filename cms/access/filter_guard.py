@@ -86,7 +86,7 @@ class FilterGuard:
             return self.filter(distributed_over_items(name, inner), view, level)
         if isinstance(inner, And | Or) and has_quantifier(inner):
             return self.filter(quantifiers_alone(name, inner), view, level)
-        self.names.check_depth(level + 1)
+        self.names.check_depth(level + 1, "filter")
         target = self.names.follow(name, link, view)
         # The step carries the rules of both sides: an item that the caller may not see fulfils no
         # filter, and the result does not depend on it.
@@ -133,7 +133,7 @@ class FilterGuard:
     def _operand(self, operand: Operand) -> GuardedOperand:
         if not isinstance(operand, CallerValue):
             return operand
-        self.names.check_depth(len(operand.path))
+        self.names.check_depth(len(operand.path), "filter")
         start = self.names.view(operand.start.collection)
         steps, value = self.names.path(operand.path, start)
         # The caller's own row as well: a path shows of it only what the caller may read. both()

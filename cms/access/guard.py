@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from cms.access.name_guard import NameGuard
 from cms.access.policy import Policy
@@ -11,32 +12,40 @@ from cms.access.rules import view_lookup
 from cms.access.views import View
 from cms.errors import Problem, Refused, forbidden, not_found
 from cms.query.language.ast import Query, Window
+from cms.query.language.limits import Tally
 from cms.query.plan.guarded import Guarded
 from cms.schema.model import Catalogue, Collection, Kind
 
 
+@dataclass(frozen=True, slots=True)
+class QueryBounds:
+    """How much a query may open.
+
+    `depth` is how many relations deep it may go; `page` bounds the keys that a to-many field lists
+    when it is not opened. Queries with the same `tally` may open as many fields together as one
+    alone.
+    """
+
+    depth: int
+    page: Window | None = None
+    tally: Tally = field(default_factory=Tally)
+
+
 def guard(
-    query: Query,
-    collection: str,
-    *,
-    catalogue: Catalogue,
-    policy: Policy,
-    depth: int,
-    page: Window | None = None,
+    query: Query, collection: str, *, catalogue: Catalogue, policy: Policy, bounds: QueryBounds
 ) -> Guarded:
     """Return the query as this caller may ask it.
 
-    Names are checked, `*` is written out, and rules stand beside the names. `depth` is how many
-    relations deep it may go; `page` bounds the keys that a to-many field lists when it is not
-    opened. Raises `Refused` FORBIDDEN for hidden and missing names alike, and for an administrator
-    NOT_FOUND (collection) or INVALID_QUERY (field) with the name.
+    Names are checked, `*` is written out, and rules stand beside the names. Raises `Refused`
+    FORBIDDEN for hidden and missing names alike, and for an administrator NOT_FOUND (collection) or
+    INVALID_QUERY (field) with the name.
     """
     names = NameGuard(
-        catalogue, view_lookup(policy, catalogue), explains=policy.is_admin, depth=depth
+        catalogue, view_lookup(policy, catalogue), explains=policy.is_admin, depth=bounds.depth
     )
     # A collection that is hidden is refused before any name of the query is looked at.
     view = names.view(collection)
-    guarded = QueryGuard(names, page).query(query, view, 0)
+    guarded = QueryGuard(names, bounds.page, bounds.tally).query(query, view, 0)
     return Guarded(guarded, frozenset(names.touched_collections))
 
 

@@ -118,7 +118,7 @@ class NameGuard:
                 return GuardedValuePath(tuple(steps), self.json_value(name, inner, view))
             if link is None:
                 raise self.no_relation(step_field)
-            self.check_depth(level + index + 1)
+            self.check_depth(level + index + 1, "sort")
             target = self.follow(name, link, view)
             steps.append(self.step(name, link, view, target))
             view = target
@@ -175,10 +175,11 @@ class NameGuard:
 
     # Refusals
 
-    def check_depth(self, level: int) -> None:
+    def check_depth(self, level: int, parameter: str) -> None:
         """Raise `Refused` INVALID_QUERY for more levels of relations than the settings allow."""
         if level > self.depth:
-            raise invalid_query(f"It goes deeper than {self.depth} relations")
+            reason = f"It goes deeper than {self.depth} relations"
+            raise invalid_query(reason, parameter=parameter)
 
     def unknown_field(self, view: View, name: str, because: str = "it does not exist") -> Refused:
         """Return the refusal of a field that is hidden or missing."""

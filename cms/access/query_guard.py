@@ -17,7 +17,7 @@ from cms.access.related_search import related_searches, search_values
 from cms.access.views import View
 from cms.errors import invalid_query
 from cms.query.language.ast import RELEVANCE, Aggregate, Pick, Query, SortTerm, Window
-from cms.query.language.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL, too_many
+from cms.query.language.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL, Tally, too_many
 from cms.query.plan.guarded import (
     AggregateTerm,
     AnyTerm,
@@ -50,13 +50,13 @@ class _InnerQuery:
 class QueryGuard:
     """Guards one query for one caller: resolves its names, checks them and adds the rules.
 
-    A to-many field that is not opened lists the keys of a `page` of its items. `field_count` counts
-    the fields of all levels, because `*.*.*` opens every relation of every relation.
+    A to-many field that is not opened lists the keys of a `page` of its items. `tally` counts the
+    fields of all levels, because `*.*.*` opens every relation of every relation.
     """
 
     names: NameGuard
-    page: Window | None = None
-    field_count: int = 0
+    page: Window | None
+    tally: Tally
 
     def query(
         self, query: Query, view: View, level: int, *, link: Link | None = None
@@ -65,7 +65,7 @@ class QueryGuard:
 
         `link` is the step that leads to its rows, None at the top.
         """
-        self.names.check_depth(level)
+        self.names.check_depth(level, "fields")
         filters = FilterGuard(self.names)
         back_reference = back_reference_condition(link, view) if link else None
         # Arguments are evaluated in this order, and so the first problem here is the one refused.
@@ -104,15 +104,12 @@ class QueryGuard:
         return tuple(self._output(pick, view, level) for pick in picks.values())
 
     def _count_fields(self, count: int) -> None:
-        self.field_count += count
         # PostgreSQL allows no more columns in one level; all levels together are bounded for the
         # sake of its planner.
         if count > MAX_FIELDS:
             raise too_many("fields", maximum=MAX_FIELDS, parameter="fields")
-        if self.field_count > MAX_FIELDS_IN_ALL:
-            raise invalid_query(
-                f"It opens more than {MAX_FIELDS_IN_ALL} fields in all", parameter="fields"
-            )
+        what = "fields of all levels together"
+        self.tally.add(count, what, maximum=MAX_FIELDS_IN_ALL, parameter="fields")
 
     def _unshown_picks(
         self,

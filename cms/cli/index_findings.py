@@ -16,7 +16,7 @@ from cms.structure.index_states import (
     with_relation_states,
     with_search_states,
 )
-from cms.structure.search_indexes import word_indexes
+from cms.structure.search_indexes import searched_texts, word_indexes
 
 
 def index_findings(transaction: Transaction, catalogue: Catalogue) -> Iterator[Finding]:
@@ -26,6 +26,7 @@ def index_findings(transaction: Transaction, catalogue: Catalogue) -> Iterator[F
         *_failed_foreign_keys(transaction, catalogue),
         *_failed_searches(transaction, catalogue),
         *_incomplete_words(catalogue),
+        *_useless_words(catalogue),
         *_remains(transaction),
     ]
     if not sentences:
@@ -86,20 +87,45 @@ def _failed_searches(transaction: Transaction, catalogue: Catalogue) -> Iterator
     for record in with_search_states(records, catalogue, transaction.execute):
         if _has_failed(record, "meta", "search_index"):
             yield (
-                f"the indexes for searches in {record['collection']} could not be built, and the "
-                "log says why; set meta.searchable of the collection again"
+                f"the indexes for searches in {record['collection']} are not there, and the log "
+                "says why if a build has failed; set meta.searchable of the collection again"
             )
 
 
 def _incomplete_words(catalogue: Catalogue) -> Iterator[str]:
     for name, collection in sorted(catalogue.collections.items()):
-        missing = [index.column for index in word_indexes(collection)]
+        if not _has_words(collection):
+            continue
+        command = _words_command(name)
+        for index in word_indexes(collection):
+            indexes = [_word_index(collection, column) for column in index.columns]
+            if None in indexes:
+                column = index.columns[indexes.index(None)]
+                yield f"the words of {name}.{column} have none as others have; run `{command}`"
+            elif len(set(indexes)) > 1:
+                yield f"the words of {name} have several where one is faster; run `{command}`"
+
+
+def _useless_words(catalogue: Catalogue) -> Iterator[str]:
+    """Yield what an index of words has of a text that is not searched: each write pays for it."""
+    for name, collection in sorted(catalogue.collections.items()):
+        searched = searched_texts(collection)
+        options = () if word_indexes(collection) else ("--drop",)
         for field in collection.columns:
-            if field.column and field.column.word_index and field.name in missing:
-                missing.remove(field.name)
-        if missing and _has_words(collection):
-            command = shlex.join(["cms", "index", "--words", name])
-            yield f"the words of {name}.{missing[0]} have none as others have; run `{command}`"
+            if field.name not in searched and _word_index(collection, field.name):
+                yield (
+                    f"the words of {name}.{field.name} have one, and no search looks for them; run "
+                    f"`{_words_command(name, *options)}`"
+                )
+
+
+def _words_command(name: str, *options: str) -> str:
+    return shlex.join(["cms", "index", "--words", name, *options])
+
+
+def _word_index(collection: Collection, name: str) -> str | None:
+    column = collection.fields[name].column
+    return column.word_index if column else None
 
 
 def _has_words(collection: Collection) -> bool:

@@ -25,20 +25,18 @@ class borrow:
     def __enter__(self) -> Connection:
         began = time.perf_counter()
         try:
-            self._connection = self._working_connection()
+            connection = self._pool.getconn()
+            # A restart of the server ends all connections of a pool: the next one may be dead as
+            # well.
+            while connection.wire.is_closed_by_server():
+                connection.close()
+                # A pool counts a connection as lent until it is back, even one to throw away.
+                self._pool.putconn(connection)
+                connection = self._pool.getconn()
         finally:
             # In `finally`, as a wait that ends in an error is the longest of all.
             self._metrics.count_pool_wait(time.perf_counter() - began)
-        return self._connection
-
-    def _working_connection(self) -> Connection:
-        connection = self._pool.getconn()
-        # A restart of the server ends all connections of a pool: the next one may be dead as well.
-        while connection.wire.is_closed_by_server():
-            connection.close()
-            # A pool counts a connection as lent until it is back, even one to throw away.
-            self._pool.putconn(connection)
-            connection = self._pool.getconn()
+        self._connection = connection
         return connection
 
     def __exit__(self, *_: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -149,18 +149,12 @@ _AMBIGUOUS_ERRORS = (
 """Errors of a statement, or of a value for one of PostgreSQL's own types: see `_is_bad_value`."""
 
 
-class mapped_errors:
-    """Turns errors of psycopg into `Refused`, or into `Stale` if the structure has changed.
-
-    DDL runs `with_values=False`: its errors are never about a value that a client has sent. Only
-    errors of a connection keep their cause: others may quote a row, which no log may show.
-
-    A class, because a generator with `contextmanager` takes longer, and every statement runs in it.
-    """
-
+class _ErrorMapping:
+    # A class, because a generator with `contextmanager` takes longer, and every statement runs in
+    # it.
     __slots__ = ("_with_values",)
 
-    def __init__(self, *, with_values: bool = True) -> None:
+    def __init__(self, *, with_values: bool) -> None:
         self._with_values = with_values
 
     def __enter__(self) -> None:
@@ -174,6 +168,20 @@ class mapped_errors:
             if isinstance(error, _CONNECTION_ERRORS):
                 cause = error
             raise map_error(error, with_values=self._with_values) from cause
+
+
+_MAPPING = _ErrorMapping(with_values=True)
+_MAPPING_OF_DDL = _ErrorMapping(with_values=False)
+
+
+def mapped_errors(*, with_values: bool = True) -> AbstractContextManager[None]:
+    """Return a block that turns errors of psycopg into `Refused`, or `Stale` where that is why.
+
+    It is `Stale` if the structure has changed. DDL runs `with_values=False`: its errors are never
+    about a value that a client has sent. Only errors of a connection keep their cause: others may
+    quote a row, which no log may show.
+    """
+    return _MAPPING if with_values else _MAPPING_OF_DDL
 
 
 def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:

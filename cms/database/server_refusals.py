@@ -12,6 +12,14 @@ def primary_message(error: psycopg.Error) -> str:
     return error.diag.message_primary or type(error).__name__
 
 
+def reason_of(error: BaseException) -> str:
+    """Return why something failed, without what may quote a row."""
+    # A lost connection has no message of PostgreSQL, but says why.
+    if isinstance(error, psycopg.Error) and error.diag.message_primary:
+        return primary_message(error)
+    return str(error)
+
+
 class Canceled(Refused):
     """PostgreSQL ended a statement, which took too long, or which another session canceled."""
 

@@ -20,11 +20,11 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, Transact
 from psycopg.pq.abc import PGconn, PGresult
 
 from cms import jsontext
-from cms.database.readable_socket import ReadableSocket
 from cms.database.statement_meter import StatementMeter
 from cms.database.text_parameters import parameter_texts
 from cms.errors import Refused, answer_too_large
 from cms.processes.memory import note_memory_use
+from cms.processes.polled_descriptor import PolledDescriptor
 
 MAX_PREPARED_STATEMENTS = 500
 """For each connection."""
@@ -105,7 +105,10 @@ class Wire:
         self._connection = connection
         self._meter = meter
         self._reader = Transformer(connection)
-        self._socket = ReadableSocket(connection.fileno())
+        # A server sends nothing to an idle connection: if it is readable, the server has closed it.
+        polled = PolledDescriptor(connection.fileno(), select.POLLIN)
+        self.is_closed_by_server = polled.is_ready
+        """Tells, without a round trip, whether the server has closed the connection."""
         # The text of a statement and its name on the server; the one used longest ago is first.
         self._names: OrderedDict[str, bytes] = OrderedDict()
         self._prepared_count = 0
@@ -116,11 +119,6 @@ class Wire:
         """Whether a row of `LARGE_ROW_BYTES` came through this connection."""
         self.is_read_only = False
         """Whether the server has refused a write, as a replica does."""
-
-    def is_closed_by_server(self) -> bool:
-        """Tell, without a round trip, whether the server has closed the connection."""
-        # A server sends nothing to an idle connection: if it is readable, the server has closed it.
-        return self._socket.has_something()
 
     def run(
         self,

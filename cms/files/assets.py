@@ -23,13 +23,15 @@ from cms.files.image_pool import ImagePool
 from cms.files.media_types import UNKNOWN
 from cms.files.storage import Storages
 from cms.files.stored_content import StoredContent, find_content
-from cms.items.read.prepare import ReadRequest
-from cms.items.read.reads import Item, fetch_item
+from cms.items.read.prepare import ReadRequest, prepare_read
+from cms.items.read.reads import Item, fetch_prepared_item
 from cms.schema.model import Version
 from cms.schema.system import FILES
+from cms.schema.types.texts import parse_uuid
 from cms.store.context import RequestContext
 from cms.store.counters import check_version
 from cms.store.identity import Identity
+from cms.store.snapshot import PreparedRead
 from cms.store.store import Store
 from cms.transforms.steps import Focus
 from cms.transforms.transform import (
@@ -76,14 +78,19 @@ class _RequestedForm(NamedTuple):
     """The form in which a request asks for a content; `values` are those of its `PARAMETERS`."""
 
     parameters: Mapping[str, object]
-    values: tuple[tuple[str, str], ...]
+    values: tuple[object, ...]
     accept: str
 
     @property
     def is_cached(self) -> bool:
         """Whether the form is short enough to be the key of a cache."""
         length = len(self.accept)
-        for _, value in self.values:
+        for value in self.values:
+            if value is None:
+                continue
+            # A parameter that is sent twice is a list.
+            if not isinstance(value, str):
+                return False
             length += len(value)
         return length <= MAX_CACHED_FORM_LENGTH
 
@@ -134,23 +141,19 @@ class Assets:
 
         Raises `Refused`: FORBIDDEN or NOT_FOUND as for its row, ILLEGAL_ASSET_TRANSFORMATION.
         """
-        form = _RequestedForm(parameters, _values_of(parameters), accept)
+        form = _RequestedForm(parameters, tuple(map(parameters.get, PARAMETERS)), accept)
         read = self._store.run_primary_read if from_primary else self._store.run_read
         return read(identity, partial(self._find, key, form))
 
     def _find(self, key: str, form: _RequestedForm, context: RequestContext) -> Asset:
         settings = self._asset_settings(context)
-        actor = context.actor
+        policy = context.actor.policy
         # Files that the settings show, such as the project's logo, are public. UUIDs in either case
         # name the same row.
-        is_public = key.lower() in settings.public
-        if is_public:
+        if key.lower() in settings.public:
             policy = ADMIN
-        else:
-            policy = _content_policy(context)
-        if policy is not actor.policy:
-            context = context._replace(actor=Actor(policy, actor.user, actor.role))
-        row = fetch_item(self._store, context, _READ_REQUEST, key=key)
+        prepared = self._prepared_read(context, policy)
+        row = fetch_prepared_item(self._store, context, prepared, key=_file_id(key))
         focus = _focal_point(row)
         if not form.is_cached:
             return self._asset(row, _resolve(row["type"], focus, form, settings.rules))
@@ -175,6 +178,20 @@ class Assets:
         stem = asset.filename.rpartition(".")[0] or asset.filename
         media_type = MEDIA_TYPE_BY_FORMAT[derivative.format]
         return AssetDelivery(derivative.content, f"{stem}.{derivative.format}", media_type)
+
+    def _prepared_read(self, context: RequestContext, policy: Policy) -> PreparedRead:
+        """Return the read of a row whose content a policy may see, prepared once a version.
+
+        Raises `Refused` FORBIDDEN where the policy may see none.
+        """
+        prepared: PreparedRead = context.snapshot.derived.setdefault_with(
+            ("read for contents", policy), partial(self._prepare_read, context, policy)
+        )
+        return prepared
+
+    def _prepare_read(self, context: RequestContext, policy: Policy) -> PreparedRead:
+        actor = Actor(_content_policy(policy), context.actor.user, context.actor.role)
+        return prepare_read(self._store, context._replace(actor=actor), _READ_REQUEST, keyed=True)
 
     def _asset_settings(self, context: RequestContext) -> _AssetSettings:
         """Return the settings of assets, read once a version: a change of settings moves it."""
@@ -211,6 +228,13 @@ class Assets:
         )
 
 
+def _file_id(key: str) -> str:
+    try:
+        return parse_uuid(key)
+    except ValueError:
+        raise not_found() from None
+
+
 def _transform(
     media_type: str, focus: Focus | None, form: _RequestedForm, settings: _AssetSettings
 ) -> ResolvedTransform:
@@ -224,9 +248,6 @@ def _transform(
 def _resolve(
     media_type: str, focus: Focus | None, form: _RequestedForm, rules: TransformRules
 ) -> ResolvedTransform:
-    # The file as it is.
-    if not form.values:
-        return ResolvedTransform()
     transform = parse_transform(form.parameters, rules)
     # Parameters are checked for any file, but only images are transformed.
     if transform == NO_TRANSFORM or media_type not in FORMAT_BY_MEDIA_TYPE:
@@ -234,27 +255,10 @@ def _resolve(
     return resolve_transform(transform, media_type, focus=focus, accept=form.accept)
 
 
-def _values_of(parameters: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Return the parameters of transforms that a request has, in one order for all requests."""
-    if not parameters:
-        return ()
-    # A parameter that is sent twice is a list.
-    return tuple((name, str(parameters[name])) for name in PARAMETERS if name in parameters)
-
-
-def _content_policy(context: RequestContext) -> Policy:
+def _content_policy(policy: Policy) -> Policy:
     """Return the policy for contents: with any field of a file, a caller may read its content."""
-    policy = context.actor.policy
     if policy.is_admin:
         return policy
-    widened: Policy = context.snapshot.derived.setdefault_with(
-        ("policy for contents", policy), partial(_widened, policy)
-    )
-    return widened
-
-
-def _widened(policy: Policy) -> Policy:
-    """Return a policy whose grants to read files cover all fields."""
     widened_grants = []
     for grant in policy.grants.get(_READ, ()):
         # A grant of no field gives no right to contents either.

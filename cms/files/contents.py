@@ -63,9 +63,12 @@ class Contents:
         self.max_bytes = config.files_max_upload_size
         self._allowed = config.files_mime_type_allow_list
 
-    def put(self, received: ReceivedContent, location: str | None = None) -> Content:
+    def put(
+        self, received: ReceivedContent, location: str | None = None, *, bytes_before: int = 0
+    ) -> Content:
         """Store a content under a new path.
 
+        The call has stored `bytes_before` bytes of other contents, which count towards its limit.
         Raises `Refused` CONTENT_TOO_LARGE, and then nothing is stored.
         """
         target = self.storages.default
@@ -77,7 +80,7 @@ class Contents:
         # Filled by `_limited` while the storage reads the chunks: the type is recognised without a
         # second read.
         head = bytearray()
-        result = target.put(path, _limited(received.chunks, head, self.max_bytes))
+        result = target.put(path, self._limited(received.chunks, head, bytes_before))
         return Content(
             target.name,
             path,
@@ -137,6 +140,19 @@ class Contents:
         except Refused as refused:
             log.warning("%s stays in the storage %s: %s", content.path, content.storage, refused)
 
+    def _limited(
+        self, chunks: Iterable[bytes], head: bytearray, bytes_before: int
+    ) -> Iterator[bytes]:
+        """Yield chunks and copy their first bytes to `head`; refuse what is over the limit."""
+        size = bytes_before
+        for chunk in chunks:
+            size += len(chunk)
+            if size > self.max_bytes:
+                raise too_large(self.max_bytes)
+            if len(head) < HEAD_BYTES:
+                head += chunk[: HEAD_BYTES - len(head)]
+            yield chunk
+
     @contextmanager
     def provisional(self) -> Iterator[list[Content]]:
         """Yield a list for the contents that a call stores; a refused call removes them."""
@@ -164,15 +180,3 @@ def contents_of(rows: Sequence[tuple[Any, ...]]) -> list[Content]:
 def too_large(max_bytes: int) -> Refused:
     sentence = f"The file is larger than {max_bytes} bytes."
     return Refused(Problem("CONTENT_TOO_LARGE", sentence, {"limit": max_bytes}))
-
-
-def _limited(chunks: Iterable[bytes], head: bytearray, max_bytes: int) -> Iterator[bytes]:
-    """Yield chunks and copy their first bytes to `head`; refuse more than `max_bytes` bytes."""
-    size = 0
-    for chunk in chunks:
-        size += len(chunk)
-        if size > max_bytes:
-            raise too_large(max_bytes)
-        if len(head) < HEAD_BYTES:
-            head += chunk[: HEAD_BYTES - len(head)]
-        yield chunk

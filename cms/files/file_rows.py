@@ -21,7 +21,7 @@ from cms.items.write.run.planning import plan_deletion
 from cms.items.write.run.running import run_plan
 from cms.items.write.stages.parsed import Expects
 from cms.items.write.transaction.executor import Executor
-from cms.items.write.transaction.named_keys import named_keys
+from cms.items.write.transaction.named_keys import named_keys, require_selection, selection_of
 from cms.mappings import without
 from cms.query.language.parse import parse_query_string
 from cms.schema.model import Collection
@@ -200,16 +200,12 @@ def plan_update_many(call: WriteCall, payload: object) -> WritePlan[WrittenItems
     if isinstance(payload, list):
         return plans.plan_update_each(call, payload)
     assert isinstance(payload, Mapping)
-    return plans.plan_update_many(call, payload)
+    return plans.plan_update_many(call, require_selection(payload, "data"))
 
 
 def keys_of(executor: Executor, collection: Collection, payload: object) -> list[str]:
     """Return the keys that a payload names: by an array of keys, by `keys` or by `query`."""
-    selection = payload
-    if not isinstance(selection, Mapping):
-        # An array of keys is the short form of `keys`.
-        selection = {"keys": payload}
-    return named_keys(executor, collection, selection)
+    return named_keys(executor, collection, selection_of(payload))
 
 
 def delete(

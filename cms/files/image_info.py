@@ -1,6 +1,7 @@
 """Facts about an image: its size as viewers show it, and the metadata of cameras and editors.
 
-Only the heads of images are read, never their pixels. A broken image does not make an upload fail.
+Only the heads of images are read, never their pixels, and of these no more than the limits below:
+whoever may upload can send any bytes. A broken image does not make an upload fail.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from PIL import ExifTags, Image, ImageCms, ImageFile, IptcImagePlugin
 
 from cms import jsontext
 from cms.errors import Refused
+from cms.files.tag_limits import bounded, limited_tags
 
 log = logging.getLogger("cms.files")
 
@@ -24,6 +26,15 @@ READ_INTO_MEMORY = frozenset({"image/webp", "image/avif"})
 """Formats that Pillow reads whole to look at the head."""
 
 MAX_READ_INTO_MEMORY = 32 * 2**20
+
+MAX_HEAD_BYTES = 8 * 2**20
+MAX_HEAD_BYTES_BY_TYPE: Mapping[str, int] = {
+    # Pillow puts comments together piece by piece, each time copying what it has.
+    "image/gif": 2**20,
+    **dict.fromkeys(READ_INTO_MEMORY, MAX_READ_INTO_MEMORY),
+}
+"""Bytes that are read of an image before it counts as unreadable."""
+
 MAX_METADATA_BYTES = 16 * 1024
 MAX_TEXT_LENGTH = 2000
 MAX_VALUES = 64
@@ -67,8 +78,9 @@ def image_info_of(content: BinaryIO, *, media_type: str, size: int) -> ImageInfo
         media_type in READ_INTO_MEMORY and size > MAX_READ_INTO_MEMORY
     ):
         return ImageInfo()
+    head = bounded(content, MAX_HEAD_BYTES_BY_TYPE.get(media_type, MAX_HEAD_BYTES))
     try:
-        with Image.open(content, formats=FORMATS) as image:
+        with limited_tags(), Image.open(head, formats=FORMATS) as image:
             return _read(image)
     except Refused:  # by the location of the content, which says nothing of the image
         raise

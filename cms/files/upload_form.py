@@ -76,7 +76,9 @@ def _store_file(
     contents: Contents, part: FormPart, fields: FieldValues, stored: list[Content]
 ) -> FileUpload:
     received = ReceivedContent(part.filename or part.name, part.declared_type, part.chunks)
-    content = contents.put(received, fields.get("storage"))
+    # All files of a form have one limit together.
+    bytes_before = sum(content.size for content in stored)
+    content = contents.put(received, fields.get("storage"), bytes_before=bytes_before)
     stored.append(content)
     return FileUpload(content, fields)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from cachebox import LRUCache
 
+from cms.database.connections import Transaction
 from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
 from cms.flows.definition.templates import RenderedTooLarge
 from cms.flows.execution import Cause, refusal_of
@@ -23,6 +24,7 @@ from cms.items.read.reads import fetch_item, fetch_items, keyed, parse_key
 from cms.jsontext import TooDeep
 from cms.schema.system import FLOWS, is_system
 from cms.store.context import RequestContext
+from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.snapshot import Snapshot
 
@@ -45,6 +47,7 @@ class FlowRequest(NamedTuple):
     query_string: str
     query: Mapping[str, object]
     body: object
+    idempotency: Idempotency | None = None
 
     @property
     def data(self) -> dict[str, object]:
@@ -111,7 +114,7 @@ class FlowCalls:
         )
         options = flow.program.definition.options
         if options.get("async"):
-            self._queue(flow)
+            self._queue(identity, flow, request.idempotency)
             return None
         # Only requests without a body are cached: otherwise the key would have to hold the body.
         if not (options.get("cacheEnabled") and request.method == "GET"):
@@ -132,10 +135,20 @@ class FlowCalls:
             self._answers[key] = _CachedAnswer(body, until)
         return body
 
-    def _queue(self, flow: _CallableFlow) -> None:
+    def _queue(
+        self, identity: Identity, flow: _CallableFlow, idempotency: Idempotency | None
+    ) -> None:
         # The caller gets 204 at once; a worker runs the flow under the caller's rights of that
         # moment.
-        queue_runs(self.services.store.database.fetch_primary, flow.program.flow, [flow.cause])
+        store = self.services.store
+        if idempotency is None:
+            queue_runs(store.database.fetch_primary, flow.program.flow, [flow.cause])
+            return
+
+        def queue(transaction: Transaction, context: RequestContext) -> None:
+            queue_runs(transaction.execute, flow.program.flow, [flow.cause])
+
+        store.run_in_transaction(identity, queue, idempotency=idempotency)
 
     def _run(self, identity: Identity, flow: _CallableFlow) -> bytes:
         limits = RunLimits.for_caller(self.services.config.flows_sync_timeout)
@@ -201,7 +214,7 @@ class FlowCalls:
             request = _request_of_keys(collection, str(key_field.primary_key), page)
             # Hidden and missing items alike are missing in the answer, and are refused alike.
             if len(fetch_items(store, context, request)) < len(page):
-                raise forbidden()
+                raise not_found()
 
 
 def _request_of_keys(collection: str, name: str, keys: Sequence[object]) -> ReadRequest:

@@ -9,7 +9,7 @@ from cms.flows.flow_calls import FlowCalls, FlowRequest
 from cms.flows.runs import retry_run
 from cms.http.answers.envelope import send_written
 from cms.http.items import send_list
-from cms.http.requests.media import read_json
+from cms.http.requests.media import idempotency_key_of, read_json
 from cms.items.read.prepare import ReadRequest, RowTest
 from cms.schema.types.texts import parse_uuid
 from cms.store.store import Store
@@ -32,6 +32,7 @@ class TriggerResource:
             request.query_string,
             request.params,
             body,
+            idempotency_key_of(request) if method == "POST" else None,
         )
         send_written(response, self._calls.trigger(request.context.identity, key, call))
 

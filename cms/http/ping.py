@@ -20,17 +20,15 @@ from cms.http.middleware.request_tracing import (
 )
 from cms.http.requests.paths import PING_PATH
 from cms.http.requests.request import RequestState, address_of
+from cms.logs import writes_requests_itself
 from cms.metrics.metrics import Metrics
 from cms.rate_limits.limiter import RateLimiter
 from cms.tracing import process as tracing
 
 BODY = b"pong"
 
-_OTHER_WORK = (
-    "HTTP_ORIGIN",
-    "HTTP_X_SERVER_TIMING",
-    "HTTP_TRANSFER_ENCODING",
-    "CONTENT_LENGTH",
+_OTHER_WORK = frozenset(
+    ("HTTP_ORIGIN", "HTTP_X_SERVER_TIMING", "HTTP_TRANSFER_ENCODING", "CONTENT_LENGTH")
 )
 """Headers that only the resource handles."""
 
@@ -56,18 +54,20 @@ class Ping:
             ("content-length", str(len(BODY))),
         ]
 
+    def is_immediate(self, environ: Mapping[str, Any]) -> bool:
+        """Tell whether a request is a ping that is answered without waiting for anything."""
+        if environ.get("PATH_INFO") != PING_PATH:
+            return False
+        is_counted_here = self._limiter is None or self._limiter.is_local
+        return is_counted_here and self._answers(environ) and writes_requests_itself()
+
     def answer(
         self, environ: Mapping[str, Any], start_response: Callable[..., Any]
     ) -> list[bytes] | None:
         """Answer a ping as WSGI does; None for a request that the resource has to answer."""
+        if not self._answers(environ):
+            return None
         method = environ["REQUEST_METHOD"]
-        if method not in ("GET", "HEAD") or tracing.active is not None:
-            return None
-        if any(environ.get(name) for name in _OTHER_WORK):
-            return None
-        # An encoded slash is part of a name, and so belongs to another path.
-        if "%" in str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or ""):
-            return None
         state = RequestState()
         state.id = request_id_of(environ) or state.id
         state.method = method
@@ -83,3 +83,11 @@ class Ping:
         start_response("200 OK", headers)
         # Not an empty list, which would be no answer.
         return [b"" if method == "HEAD" else BODY]
+
+    def _answers(self, environ: Mapping[str, Any]) -> bool:
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD") or tracing.active is not None:
+            return False
+        if not _OTHER_WORK.isdisjoint(environ):
+            return False
+        # An encoded slash is part of a name, and so belongs to another path.
+        return "%" not in str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or "")

@@ -61,6 +61,12 @@ def requeue(database: Database, worker: int) -> None:
         log.warning("job %d of %s was not done in time and runs again on another worker", job, task)
 
 
+def leave_to_others(database: Database, job: int | None, worker: int | None) -> None:
+    """Let a job of a worker that lives count as stalled, unless it has ended."""
+    with database.transaction() as transaction:
+        transaction.execute(statement("leave_job"), (str(job), str(worker)))
+
+
 def delete_finished(database: Database) -> None:
     """Delete the jobs that ended a week ago; the worker deletes jobs that succeed at once."""
     with database.transaction() as transaction:

@@ -13,16 +13,19 @@ from typing import Any, NamedTuple
 
 from procrastinate import App
 from procrastinate.exceptions import ConnectorException
-from procrastinate.worker import Worker as Fetcher
+from procrastinate.jobs import Job
+from procrastinate.worker import Worker as LibraryWorker
 
 from cms.config import Config
 from cms.database.connections import Database
 from cms.database.error_mapping import Stale, mapped_errors
+from cms.database.server_refusals import reason_of
 from cms.database.session_setup import has_session
 from cms.errors import Refused
 from cms.jobs.housekeeping import (
     HEARTBEAT_SECONDS,
     WORKER_TIMEOUT_SECONDS,
+    leave_to_others,
     requeue,
     requeue_stalled,
 )
@@ -81,6 +84,35 @@ def run_until_stopped(
 def drain(config: Config, database: Database, tasks: Iterable[Task]) -> None:
     """Run the jobs that are due, once, and return when they have ended."""
     asyncio.run(Worker(config, database, tasks).run_due())
+
+
+class Fetcher(LibraryWorker):
+    """Fetches jobs and runs them, and leaves to others a job whose end cannot be written."""
+
+    def __init__(self, queue: App, database: Database, **options: Any) -> None:
+        super().__init__(queue, **options)
+        self._database = database
+
+    async def _persist_job_status(self, job: Job, *arguments: Any, **named_arguments: Any) -> None:
+        try:
+            await super()._persist_job_status(job, *arguments, **named_arguments)
+        except ConnectorException as error:
+            # Otherwise it would count as running as long as this worker lives.
+            log.warning("the end of job %d cannot be written: %s", job.id, _reason(error))
+            while not await self._is_left_to_others(job):
+                await _wait_up_to(HEARTBEAT_SECONDS, self._stop_event)
+
+    async def _is_left_to_others(self, job: Job) -> bool:
+        """Leave a job to others; a worker that ends leaves all of its jobs."""
+        try:
+            await asyncio.to_thread(leave_to_others, self._database, job.id, self.worker_id)
+        except (Refused, Stale) as error:
+            log.warning("job %d cannot be left to another worker: %s", job.id, error)
+        except Exception:
+            log.exception("job %d cannot be left to another worker", job.id)
+        else:
+            return True
+        return self._stop_event.is_set() or not self.wait
 
 
 class _TaskGroup(NamedTuple):
@@ -229,6 +261,7 @@ class Worker:
     def _make_fetcher(self, queue: App, group: _TaskGroup, *, wait: bool) -> Fetcher:
         return Fetcher(
             queue,
+            self._database,
             # Each task has a queue of its name: a job waits for a worker whose version has its
             # task.
             queues=list(group.tasks),
@@ -290,7 +323,7 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    return str(error.__cause__ or error)
+    return reason_of(error.__cause__ or error)
 
 
 def _until_closed(

@@ -124,10 +124,12 @@ _TRIGGERED = (
 
 def _trigger(method: str) -> Operation:
     body = None if method == "GET" else Body({JSON: {}}, is_required=False)
+    parameters = ("Idempotency-Key",) if method == "POST" else ()
     return Operation(
         summary=f"Run a flow with {method}",
         answers=_TRIGGERED,
         body=body,
+        parameters=parameters,
         # A flow answers any of them by an operation of its own.
         errors=frozenset({400, 401, 403, 404, 405, 408, 412, 413, 415, 422}),
     )

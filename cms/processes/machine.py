@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from cms.processes.processors import available_processors
+
 MEBIBYTE = 2**20
 GIBIBYTE = 2**30
 
@@ -48,9 +50,7 @@ def _physical_memory() -> int:
 
 
 def _available_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(available_processors()) or os.cpu_count() or 1
 
 
 def _cgroup_folders(cgroups: Path, own_cgroups: Path) -> Iterator[Path]:

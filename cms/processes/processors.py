@@ -9,6 +9,7 @@ passwords) may use them all.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,40 +22,79 @@ _BUSY_COLUMNS = (1, 2, 3, 6, 7, 8)  # user, nice, system, irq, softirq, steal; s
 
 _all: frozenset[int] = frozenset()  # those of the process, while its threads are kept on one
 _current: int | None = None
+_free_threads: set[int] = set()  # those that use all processors for a while
 
 
 def available_processors() -> tuple[int, ...]:
     """Return the numbers of the processors that this process may use; none if none can be chosen.
 
-    Linux alone lets a program choose.
+    Linux alone lets a program choose, and not in every sandbox.
     """
     if not hasattr(os, "sched_getaffinity"):
         return ()
-    return tuple(sorted(_all or os.sched_getaffinity(0)))
+    try:
+        own = os.sched_getaffinity(_THIS_THREAD)
+    except OSError:
+        return ()
+    # The system gives a thread others if it takes away the one on which the thread was kept.
+    return tuple(sorted(_all if own == {_current} else own))
 
 
-def keep_on(processor: int) -> None:
-    """Keep all threads of this process, and those to come, on one processor."""
+def keep_on(processor: int) -> bool:
+    """Keep all threads of this process, and those to come, on one processor.
+
+    False if the system refuses: the processor was taken away, or a sandbox forbids to choose one.
+    """
     global _all, _current
-    _all = frozenset(available_processors())
+    available = frozenset(available_processors())
+    if not _restrict(_THIS_THREAD, (processor,)):
+        _all -= {processor}
+        return False
+    _all = available
     _current = processor
     # sched_setaffinity is about one thread, so each thread of the process is asked; new ones
-    # inherit it.
-    for task in _TASKS.iterdir():
-        _restrict(int(task.name), (processor,))
+    # inherit it. A thread that was not yet asked may have started another one meanwhile.
+    asked: set[int] = set()
+    while others := _threads() - asked:
+        for thread in others:
+            # Asked for each, because one may become free meanwhile.
+            if thread not in _free_threads:
+                _restrict(thread, (processor,))
+        asked |= others
+    return True
 
 
 @contextmanager
 def all_processors() -> Iterator[None]:
     """Let this thread, and the processes and threads that it starts here, use all processors."""
-    if _current is None:
+    thread = threading.get_native_id()
+    if _current is None or thread in _free_threads:
         yield
         return
+    _free_threads.add(thread)
     _restrict(_THIS_THREAD, _all)
     try:
         yield
     finally:
-        _restrict(_THIS_THREAD, (_current,))
+        _free_threads.discard(thread)
+        _return_to_current()
+
+
+def _return_to_current() -> None:
+    """Keep this thread where the others are, also if another thread moves them at this moment."""
+    processor = None
+    while processor != _current:
+        processor = _current
+        assert processor is not None
+        _restrict(_THIS_THREAD, (processor,))
+
+
+def _threads() -> set[int]:
+    try:
+        return {int(task.name) for task in _TASKS.iterdir()}
+    except OSError:
+        # Without /proc Python's own threads are known.
+        return {thread.native_id for thread in threading.enumerate() if thread.native_id}
 
 
 def busy_seconds() -> dict[int, float]:
@@ -63,7 +103,7 @@ def busy_seconds() -> dict[int, float]:
     Where the system does not tell, the answer is empty.
     """
     seconds: dict[int, float] = {}
-    with suppress(OSError):
+    with suppress(OSError, ValueError, IndexError):
         for line in _STATISTICS.read_text().splitlines():
             columns = line.split()
             name = columns[0].removeprefix("cpu")
@@ -92,7 +132,20 @@ def device_interrupts() -> dict[int, int]:
     return counts
 
 
-def _restrict(thread: int, processors: Iterable[int]) -> None:
-    # A thread may have ended, and a processor been taken away: then the system chooses.
-    with suppress(OSError):
+def least_interrupted() -> list[int]:
+    """Return the available processors, first those that devices interrupt least.
+
+    Where the disk interrupts, each write that is done wakes a process of PostgreSQL, which then
+    takes the processor from a worker.
+    """
+    interrupts = device_interrupts()
+    return sorted(available_processors(), key=lambda number: interrupts.get(number, 0))
+
+
+def _restrict(thread: int, processors: Iterable[int]) -> bool:
+    """Restrict a thread, unless it has ended or the system refuses; tell whether it was done."""
+    try:
         os.sched_setaffinity(thread, processors)
+    except OSError:
+        return False
+    return True

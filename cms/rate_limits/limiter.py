@@ -34,6 +34,8 @@ class RateLimiter:
 
     def __init__(self, counters: Counters, config: Config, secret: str) -> None:
         self._counters = counters
+        self.is_local = config.redis is None
+        """Whether to count takes no look at another machine."""
         self._request_limits = (
             Limit(config.rate_limiter_per_second, 1),
             Limit(config.rate_limiter_per_minute, 60),

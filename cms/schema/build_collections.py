@@ -122,7 +122,11 @@ def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueR
 
 # Columns
 
-_SEARCH_INDEXES = {"parts": "search_index", "words": "word_index"}
+_SEARCH_INDEXES = {
+    "parts": "search_index",
+    "spoiled": "spoiled_search_index",
+    "words": "word_index",
+}
 _CONSTRAINT_REQUESTS = {"unique": "unique_request", "foreign_key": "foreign_key_request"}
 
 
@@ -143,6 +147,8 @@ def _columns(loaded: LoadedLists) -> defaultdict[str, dict[str, Column]]:
     for index in loaded("search_indexes"):
         attribute = {_SEARCH_INDEXES[index["kind"]]: index["name"]}
         _amend(columns, index["table_name"], index["column_name"], **attribute)
+    for row in loaded("nondeterministic_columns"):
+        _amend(columns, row["table_name"], row["column_name"], is_nondeterministic=True)
     for request in loaded("index_requests"):
         _amend(columns, request["collection"], request["field"], is_index_requested=True)
     for request in loaded("constraint_requests"):

@@ -52,6 +52,8 @@ class Column:
     """Whether the column has a foreign key that stored rows may violate."""
     search_index: str | None = None
     """The index that finds texts which contain a word."""
+    spoiled_search_index: str | None = None
+    """One that serves no search since another program changed the collation."""
     word_index: str | None = None
     """The index that finds texts which have a word as a whole one."""
     is_primary_key: bool = False
@@ -64,6 +66,8 @@ class Column:
     element: str | None = None
     """The type of the elements of an array that clients read and write as a list."""
     is_domain: bool = False
+    is_nondeterministic: bool = False
+    """Whether its collation takes different texts for equal ones, as one that ignores case."""
 
     @property
     def is_index_pending(self) -> bool:

@@ -10,8 +10,9 @@ from typing import NamedTuple
 from cms.schema.field_names import FieldName, parse_name, parse_value_path
 from cms.schema.model import Catalogue
 
-# `{{ author.name }}`, with or without spaces.
-_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
+# `{{ author.name }}`, with or without spaces. A path begins and ends with something else: so a long
+# run of spaces is read once, and not in every way in which it could be taken apart.
+_PLACEHOLDER = re.compile(r"\{\{\s*+([^{}\s](?:[^{}]*[^{}\s])?)\s*+\}\}")
 _LISTS = ("_and", "_or")
 
 
@@ -152,6 +153,13 @@ def apply_to_paths(paths: object, collection: str | None, change: FieldChange) -
         if renamed is not None:
             changed.append(renamed)
     return changed
+
+
+def apply_to_path(path: object, collection: str | None, change: FieldChange) -> object:
+    """Return a dotted path under the new name; a path through a dropped field stays as it is."""
+    if not isinstance(path, str):
+        return path
+    return _path(path, collection, change) or path
 
 
 def apply_to_template(template: object, collection: str | None, change: FieldChange) -> object:

@@ -48,7 +48,7 @@ class Identity(NamedTuple):
 
     def with_client(self, client: ClientInfo) -> Identity:
         """Return the identity with the client of one request."""
-        # Not by `_replace`, which takes longer: every request comes here. No request names a role.
+        # Not by `_replace` or by names, which take longer: every request comes here.
         return Identity(
             self.user,
             self.token,
@@ -56,7 +56,9 @@ class Identity(NamedTuple):
             self.cookie,
             client,
             self.may_enrol,
-            email=self.email,
+            self.role,
+            self.is_service,
+            self.email,
         )
 
     @property

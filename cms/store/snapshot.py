@@ -39,6 +39,7 @@ _CATALOGUE_LISTS = (
     "actions",
     "indexes",
     "search_indexes",
+    "nondeterministic_columns",
     "index_requests",
     "constraint_requests",
     "checks",

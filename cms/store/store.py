@@ -209,7 +209,7 @@ class Store:
             snapshot = self.snapshots.current()
             holds_version = number >= unlocked_attempts
             try:
-                return work(Attempt(snapshot, holds_version=holds_version, deadlocked=deadlocked))
+                return work(Attempt(snapshot, holds_version, deadlocked))
             except Deadlock:
                 # A deadlock says nothing of the snapshot, which stays.
                 deadlocked = True

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from cms.database.connections import Transaction, single_values
+from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.schema import ddl
 from cms.schema.model import Collection, Field, Kind
 from cms.schema.types.field_type import IndexKind
-from cms.structure.index_requests import add_index, build_later, interrupt_builds
+from cms.structure.index_requests import (
+    build_later,
+    ensure_index,
+    interrupt_builds,
+)
 from cms.structure.indexes import is_large
 from cms.structure.search_indexes import missing_search_indexes, search_indexes, word_indexes
+from cms.structure.word_indexes import build_words_later
 
 
 def update_indexes(
@@ -17,16 +22,11 @@ def update_indexes(
 ) -> None:
     """Create the indexes that a collection needs for its manual order and its searches."""
     field = collection.fields.get(collection.sort_field or "")
-    if field and collection.kind is Kind.TABLE and _lacks_index(field):
-        add_index(transaction, collection.name, field.name, field.type.index_kind)
+    column = field.column if field and collection.kind is Kind.TABLE else None
+    # These have an index already.
+    if field and column and not column.is_unique and not column.is_primary_key:
+        ensure_index(transaction, collection.name, column, field.type.index_kind)
     update_search_indexes(transaction, collection, extensions)
-
-
-def _lacks_index(field: Field) -> bool:
-    column = field.column
-    if column is None or column.is_unique or column.is_primary_key:
-        return False
-    return not column.is_indexed and not column.is_index_requested
 
 
 def update_search_indexes(
@@ -41,20 +41,35 @@ def update_search_indexes(
         return
     needed = search_indexes(collection, extensions)
     texts = {index.column for index in needed if index.kind is IndexKind.TRIGRAMS}
-    words = {index.column for index in word_indexes(collection)}
+    _drop_useless_words(transaction, collection)
     for field in collection.columns:
         column = field.column
         # An index that serves no search any more would only slow down writes.
-        if field.name not in words and column and column.word_index:
-            _drop_beside_builds(transaction, collection, column.word_index)
         if field.name not in texts and column and column.search_index:
             _drop_beside_builds(transaction, collection, column.search_index)
+        if column and column.spoiled_search_index:
+            _drop_beside_builds(transaction, collection, column.spoiled_search_index)
     missing = missing_search_indexes(collection, extensions)
     if missing and is_large(transaction, collection.name):
         build_later(transaction, collection.name)
         return
     for index in missing:
-        add_index(transaction, index.table, index.column, index.kind)
+        index.create(transaction)
+
+
+def _drop_useless_words(transaction: Transaction, collection: Collection) -> None:
+    """Drop indexes of words of which a text is not searched; what is left gets one in a job."""
+    searched = {column for index in word_indexes(collection) for column in index.columns}
+    useless: set[str] = set()
+    present: set[str] = set()
+    for field in collection.columns:
+        index = field.column.word_index if field.column else None
+        if index is not None:
+            (present if field.name in searched else useless).add(index)
+    for index in sorted(useless):
+        _drop_beside_builds(transaction, collection, index)
+    if useless & present:
+        build_words_later(transaction, collection.name)
 
 
 def _drop_beside_builds(transaction: Transaction, collection: Collection, index: str) -> None:
@@ -63,8 +78,13 @@ def _drop_beside_builds(transaction: Transaction, collection: Collection, index:
     transaction.execute_ddl(ddl.drop_index(index))
 
 
-def drop_search_index(transaction: Transaction, field: Field) -> None:
-    """Drop the indexes for searches for words and parts of words in a field that are there now."""
-    parameters = field.collection, field.name
-    for index in single_values(transaction.read(statement("find_search_indexes"), parameters)):
+def drop_search_index(transaction: Transaction, field: Field, *, has_new_type: bool) -> None:
+    """Drop the indexes for searches for words and parts of words in a field that are there now.
+
+    What is left of an index of words gets one in a job: other fields, or this one with a new type.
+    """
+    rows = transaction.read(statement("find_search_indexes"), (field.collection, field.name))
+    for index, of_words, is_shared in rows:
         transaction.execute_ddl(ddl.drop_index(index))
+        if is_shared or (of_words and has_new_type):
+            build_words_later(transaction, field.collection)

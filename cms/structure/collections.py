@@ -35,8 +35,15 @@ from cms.structure.duplication_fields import check_duplication_fields, prune_dup
 from cms.structure.fields import add_index_and_comment, insert_field_record, require_extension
 from cms.structure.index_requests import interrupt_builds
 from cms.structure.index_states import with_search_states
-from cms.structure.lookup import RecordPatch, check_patches, require_alterable, require_table
+from cms.structure.lookup import (
+    RecordPatch,
+    check_patches,
+    require_alterable,
+    require_collection,
+    require_table,
+)
 from cms.structure.record_changes import RecordKey
+from cms.structure.search_indexes import missing_search_indexes
 from cms.structure.structure_history import (
     NamedRecord,
     StructureChange,
@@ -68,8 +75,7 @@ def create(
     name = add(transaction, context, payload=payload)
     after = load_snapshot(transaction).catalogue
     finish(transaction, after, name)
-    record = collection_record(after.collections[name])
-    return with_search_states([record], after, transaction.execute)[0]
+    return _records(transaction, after, [name])[0]
 
 
 def add(transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]) -> str:
@@ -103,7 +109,8 @@ def finish(
 
     Its settings may name fields that the same call creates.
     """
-    collection = after.collections[name]
+    # Another program may have dropped its table meanwhile.
+    collection = require_collection(after, name)
     metadata.check_archive(collection, before=before)
     check_duplication_fields(after, collection, before=before)
     update_indexes(transaction, collection, after.extensions)
@@ -136,7 +143,16 @@ def update_all(
     _refuse_cycles(after, names)
     for name in names:
         finish(transaction, after, name, before=catalogue.collections[name])
-    records = [collection_record(after.collections[name]) for name in names]
+    return _records(transaction, after, names)
+
+
+def _records(transaction: Transaction, after: Catalogue, names: Sequence[str]) -> list[Record]:
+    """Return the records of collections that have their indexes now, or a job for these."""
+    collections = [after.collections[name] for name in names]
+    if any(missing_search_indexes(one, after.extensions) for one in collections):
+        # Loaded before `finish` has made them.
+        after = load_snapshot(transaction).catalogue
+    records = list(map(collection_record, collections))
     # A build is a job of this transaction, which its own statements see.
     return with_search_states(records, after, transaction.execute)
 
@@ -278,7 +294,7 @@ def _refuse_cycles(catalogue: Catalogue, names: Iterable[str]) -> None:
     for name in names:
         # Other groups may be a cycle already, which must not make this loop endless.
         visited = {name}
-        group = catalogue.collections[name].group
+        group = require_collection(catalogue, name).group
         while group:
             if group in visited:
                 reason = f'meta.group: "{name}" would be inside itself'

@@ -27,6 +27,8 @@ from cms.structure.index_requests import (
     give_up_index,
     give_up_unique,
     interrupt_builds,
+    keep_index,
+    keep_unique,
 )
 from cms.structure.indexes import drop_invalid_indexes, drop_path_indexes
 
@@ -106,6 +108,16 @@ def alter_column(transaction: Transaction, alteration: Alteration, column: Colum
     for key, change in _CHANGES.items():
         if key in changed:
             change(transaction, field, column, changed[key])
+    _keep_indexes(transaction, alteration, column)
+
+
+def _keep_indexes(transaction: Transaction, alteration: Alteration, column: Column) -> None:
+    """Keep the indexes that were given up, are still there, and are asked for again."""
+    field = alteration.field
+    if alteration.schema.get("is_indexed") and column.is_indexed:
+        keep_index(transaction, field.collection, field.name)
+    if alteration.schema.get("is_unique") and column.is_unique and not column.is_primary_key:
+        keep_unique(transaction, field.collection, field.name)
 
 
 def _will_be_indexed(column: Column, changed: MetaSettings) -> bool:
@@ -141,6 +153,14 @@ def _default_value(
     )
 
 
+def _collation(transaction: Transaction, field: Field, data_type: str) -> tuple[str, str] | None:
+    """Return the collation that a column keeps with a new type, as schema and name."""
+    parameters = field.collection, field.name, data_type
+    for schema, name in transaction.execute(statement("find_collation"), parameters):
+        return str(schema), str(name)
+    return None
+
+
 def _change_type(
     transaction: Transaction, alteration: Alteration, column: Column, *, settings: MetaSettings
 ) -> None:
@@ -165,11 +185,18 @@ def _change_type(
             ddl.alter_column(field.collection, field.name, text("DROP DEFAULT"))
         )
     # Not every type has such an index; the new one gets its own when all changes are made.
-    drop_search_index(transaction, field)
+    drop_search_index(transaction, field, has_new_type=True)
     drop_path_indexes(transaction, field)
     # PostgreSQL would build them with the type, while nobody can use the table.
     drop_invalid_indexes(transaction, field)
-    transaction.execute_ddl(ddl.change_type(field.collection, field.name, data_type))
+    transaction.execute_ddl(
+        ddl.change_type(
+            field.collection,
+            field.name,
+            data_type,
+            collation=_collation(transaction, field, data_type),
+        )
+    )
 
 
 def _would_lose(transaction: Transaction, field: Field, column: Column, data_type: str) -> bool:

@@ -24,7 +24,7 @@ from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.structure import metadata
 from cms.structure.alterations import alter, problems_of_change, rename_field
-from cms.structure.collection_indexes import update_indexes
+from cms.structure.collection_indexes import drop_search_index, update_indexes
 from cms.structure.column_changes import check_text_is_json
 from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.index_requests import (
@@ -39,6 +39,7 @@ from cms.structure.lookup import (
     RecordPatch,
     check_patches,
     require_alterable,
+    require_collection,
     require_field,
     require_table,
 )
@@ -159,6 +160,7 @@ def remove(
     if field.column:
         require_table(owner, "columns")
         give_up_index(transaction, field)
+        drop_search_index(transaction, field, has_new_type=False)
         transaction.execute_ddl(ddl.drop_column(collection, name))
     # By the catalogue as it was: stored rules still name the field.
     metadata.delete_field_records(transaction, collection, name, catalogue=catalogue)
@@ -294,13 +296,14 @@ def _finish_changes(
     """Adjust indexes and revisions to fields that have changed, and return their records."""
     # The new catalogue shows the results of the changes in PostgreSQL, such as default values.
     catalogue = load_snapshot(transaction).catalogue
-    after = catalogue.collections[before.name]
+    # Another program may have dropped the column or the whole table meanwhile.
+    after = require_collection(catalogue, before.name)
     metadata.check_archive(after, before=before)
     update_indexes(transaction, after, catalogue.extensions)
     records = []
     for rename in renames:
         old_field = before.fields.get(rename.before)
-        field = after.fields[rename.after]
+        field = require_field(after, rename.after)
         check_text_is_json(transaction, old_field, field)
         was_secret = old_field is not None and old_field.is_secret
         # Revisions hold its values as they were before it became a secret.

@@ -33,7 +33,11 @@ from cms.structure.needed_builds import (
     needed_builds,
     requested_indexes,
 )
-from cms.structure.unique_constraints import has_unique_constraint, unattached_index
+from cms.structure.unique_constraints import (
+    attach_unique_index,
+    has_unique_constraint,
+    unattached_index,
+)
 
 log = logging.getLogger("cms.store")
 
@@ -44,7 +48,10 @@ FORMER_BUILD_TASK = "search_index"
 """Its former name, in jobs that a service of the version before has put in the queue."""
 
 INDEX_BUILDS = 1
-"""How many of these jobs a worker runs at a time, beside others: one may take hours."""
+"""How many of these jobs a worker runs at a time, beside others: one may take hours.
+
+And as many that build indexes of words.
+"""
 
 UNIQUE = "unique"
 FOREIGN_KEY = "foreign_key"
@@ -83,9 +90,7 @@ def build_indexes(database: Database, table: str) -> None:
     """
     errors: list[BuildFailure] = []
     with index_build_lock(database, table):
-        # A server goes on with the build of a client that is gone.
-        while _is_building(database, table):
-            database.background.sleep(BUILD_POLL_SECONDS)
+        await_running_build(database, table)
         _forget_built(database, table)
         tried: set[Build] = set()
         while build := _next_missing(database, table, tried):
@@ -120,7 +125,7 @@ def _build_uninterrupted(
         except (Refused, Stale, UnexpectedError) as error:
             database.background.check_running()
             # It was given up meanwhile, its column is gone, or it was built before the error.
-            if build not in missing_builds(_load_committed_catalogue(database), build.table):
+            if build not in missing_builds(load_committed_catalogue(database), build.table):
                 _forget_built(database, build.table)
                 return None
             # This session has no time limit: another one has canceled the build.
@@ -218,19 +223,34 @@ def _finish_or_drop(database: Database, build: Build, oid: str | None) -> Build 
     if isinstance(build, DeferredIndex) and build.is_unique:
         with _table_locked(database, build.table) as transaction:
             return _constrain_or_drop(transaction, build, oid)
-    with _patient_transaction(database) as transaction:
-        # The lock of all changes of structure: none comes between this look and what it leads to.
-        transaction.execute(statement("advance_structure"))
-        built = _present(transaction, build, oid)
-        if built is None:
+    while True:
+        with _patient_transaction(database) as transaction:
+            # The lock of all changes of structure: none comes between this look and what it leads
+            # to.
+            structure, *_ = transaction.execute(statement("advance_structure"))[0]
+            built = _present(transaction, build, oid)
+            if built is None:
+                return None
+            catalogue = load_snapshot(transaction).catalogue
+            if built.build in needed_builds(catalogue, build.table):
+                _finish(transaction, built.build, catalogue)
+                return built.build
+        if built.index is None or _drop_given_up(database, built, structure):
             return None
-        catalogue = load_snapshot(transaction).catalogue
-        if built.build in needed_builds(catalogue, build.table):
-            _finish(transaction, built.build, catalogue)
-            return built.build
+
+
+def _drop_given_up(database: Database, built: _Built, structure: object) -> bool:
+    """Drop an index that nobody needs, unless the structure has changed since that was found.
+
+    Changes of other tables do not wait for those who use this one. Raises `LockTimeout`.
+    """
+    with _patient_transaction(database) as transaction:
         limit_lock_time(transaction)
+        transaction.execute_ddl(ddl.lock(built.build.table))
+        if not transaction.execute(statement("advance_structure_from"), (str(structure),)):
+            return False
         _drop(transaction, built)
-        return None
+        return True
 
 
 def _present(transaction: Transaction, build: Build, oid: str | None) -> _Built | None:
@@ -273,7 +293,7 @@ def _constrain_or_drop(
         # A change of structure has dropped it.
         if index is None:
             return None
-        transaction.execute_ddl(ddl.attach_unique_index(build.table, index))
+        attach_unique_index(transaction, build.table, index)
     transaction.execute(statement("forget_constraint"), (*name, UNIQUE))
     return built.build
 
@@ -300,6 +320,12 @@ def _forget_built(database: Database, table: str) -> None:
         transaction.execute(statement("forget_met_constraints"), (table,))
 
 
+def await_running_build(database: Database, table: str) -> None:
+    """Wait for a build of a client that is gone: the server goes on with it."""
+    while _is_building(database, table):
+        database.background.sleep(BUILD_POLL_SECONDS)
+
+
 def _is_building(database: Database, table: str) -> bool:
     ((*_, done),) = database.fetch_primary(statement("find_index_builds"), (array([table]),))
     return done is not None
@@ -324,7 +350,7 @@ def _table_locked(database: Database, table: str) -> Iterator[Transaction]:
             transaction.execute(statement("await_structure"))
 
 
-def _load_committed_catalogue(database: Database) -> Catalogue:
+def load_committed_catalogue(database: Database) -> Catalogue:
     """Return the catalogue once no change of structure is under way, which may have interrupted."""
     with _patient_transaction(database) as transaction:
         transaction.execute(statement("await_structure"))

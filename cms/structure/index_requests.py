@@ -19,11 +19,15 @@ from cms.jobs.housekeeping import queue_state
 from cms.jobs.task import defer
 from cms.query.sql.arrays import array
 from cms.schema import ddl
-from cms.schema.model import Field
+from cms.schema.model import Column, Field
 from cms.schema.types.field_type import IndexKind
 from cms.structure.index_builds import FOREIGN_KEY, INDEX_BUILD_TASK, UNIQUE, build_indexes
 from cms.structure.indexes import is_large
-from cms.structure.unique_constraints import has_unique_constraint, unattached_index
+from cms.structure.unique_constraints import (
+    attach_unique_index,
+    has_unique_constraint,
+    unattached_index,
+)
 
 log = logging.getLogger("cms.store")
 
@@ -40,9 +44,41 @@ def add_index(
         build_later(transaction, table)
         return
     transaction.execute_ddl(ddl.index(table, column, kind))
-    if kind is IndexKind.TRIGRAMS:
-        # Without statistics PostgreSQL takes each word for a frequent one, and scans the table.
-        transaction.execute_ddl(ddl.analyze(table))
+
+
+def ensure_index(
+    transaction: Transaction, table: str, column: Column, kind: IndexKind = IndexKind.VALUES
+) -> None:
+    """Add an index, unless it is there or was asked for."""
+    if column.is_indexed:
+        keep_index(transaction, table, column.name)
+    elif not column.is_index_requested:
+        add_index(transaction, table, column.name, kind)
+
+
+def keep_index(transaction: Transaction, table: str, column: str) -> None:
+    """Ask for an index that is there, where a builder may be about to drop it.
+
+    It has built it, and found that it was given up meanwhile.
+    """
+    if _is_being_built(transaction, table):
+        transaction.execute(statement("request_index"), (table, column))
+        build_later(transaction, table)
+
+
+def keep_unique(transaction: Transaction, table: str, column: str) -> None:
+    """Ask for a column to stay unique by an index that a builder may be about to drop."""
+    if has_unique_constraint(transaction.execute, table, column):
+        return
+    # Without such an index the column is unique by one of another kind, which others look after.
+    has_index = unattached_index(transaction.execute, table, column) is not None
+    if has_index and _is_being_built(transaction, table):
+        request_unique(transaction, table, column)
+
+
+def _is_being_built(transaction: Transaction, table: str) -> bool:
+    """Tell whether a process builds indexes of a table, or drops those that were given up."""
+    return not single_value(transaction.execute(statement("lock_index_build"), (table,)))
 
 
 def add_unique(transaction: Transaction, table: str, column: str) -> None:
@@ -67,7 +103,7 @@ def add_unique(transaction: Transaction, table: str, column: str) -> None:
     if index is None:
         transaction.execute_ddl(ddl.add_unique(table, column))
     else:
-        transaction.execute_ddl(ddl.attach_unique_index(table, index))
+        attach_unique_index(transaction, table, index)
 
 
 def request_unique(transaction: Transaction, table: str, column: str) -> None:

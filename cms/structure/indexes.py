@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from dataclasses import field as attribute
 
 from cms.database.connections import Database, Transaction, single_value, single_values
-from cms.database.error_mapping import Stale, UnexpectedError
+from cms.database.error_mapping import Deadlock, Stale, UnexpectedError
 from cms.database.server_refusals import Canceled, LockTimeout
 from cms.database.statements import statement
 from cms.errors import Refused, invalid_query, unavailable
@@ -38,7 +39,8 @@ class DeferredIndex:
     """An index that is built outside any transaction, without blocking writers.
 
     With `steps` it is over a path into a JSON column. `is_unique` is for one that makes the column
-    unique.
+    unique. An index of words may be over `more_columns`. `nondeterministic` are columns whose
+    collation takes different texts for equal ones.
     """
 
     table: str
@@ -46,6 +48,13 @@ class DeferredIndex:
     kind: IndexKind = IndexKind.VALUES
     steps: tuple[str, ...] = ()
     is_unique: bool = False
+    more_columns: tuple[str, ...] = ()
+    # Not compared: a column that is renamed meanwhile has the same index.
+    nondeterministic: frozenset[str] = attribute(default=frozenset(), compare=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column, *self.more_columns)
 
     def check_buildable(self, database: Database) -> None:
         """Raise `Refused` INVALID_QUERY for an index of a partitioned table."""
@@ -61,11 +70,18 @@ class DeferredIndex:
             reason += f" ({command})"
         raise invalid_query(reason)
 
+    def create(self, transaction: Transaction) -> None:
+        """Create the index while nobody else writes to the table."""
+        transaction.execute_ddl(self._index(concurrently=False))
+        if self._is_of_expression:
+            # Without statistics PostgreSQL takes each word for a frequent one, and scans the table.
+            transaction.execute_ddl(ddl.analyze(self.table))
+
     def build(self, database: Database) -> str | None:
         """Build the index; the caller holds `index_build_lock`.
 
-        Returns its oid, because its column may be renamed meanwhile; None if another program has
-        made an index of the table at the same moment.
+        Returns its oid, because its column may be renamed meanwhile; None if the same index is
+        there already.
         """
         others: set[str] | None = None
         try:
@@ -73,7 +89,7 @@ class DeferredIndex:
             with database.autocommit_connection() as connection:
                 others = self._oids_of_table(connection)
                 connection.execute_ddl(self._index(concurrently=True))
-                new = self._oids_of_table(connection) - others
+                oid = self._keep_new(connection, others)
                 # PostgreSQL has statistics of an expression only where an index is over it.
                 if self._is_of_expression:
                     connection.execute_ddl(ddl.analyze(self.table))
@@ -83,7 +99,20 @@ class DeferredIndex:
             if others is not None:
                 self._drop_remains(database, others)
             raise
-        return new.pop() if len(new) == 1 else None
+        return oid
+
+    def _keep_new(self, connection: Transaction, others: Set[str]) -> str | None:
+        """Return the oid of the new index, or drop it if another process has made the same one.
+
+        It has, if the session has ended that held the lock for this process, or another program.
+        Builds of a table take turns in PostgreSQL, too: the last one has the highest oid.
+        """
+        parameters = self.table, array(sorted(others))
+        for oid, name, is_repeated in connection.execute(statement("find_new_index"), parameters):
+            if not is_repeated:
+                return str(oid)
+            connection.execute_ddl(ddl.drop_index(name, concurrently=True))
+        return None
 
     def _drop_remains(self, database: Database, others: Set[str]) -> None:
         """Drop what this build has left, whatever the name of its column is by now."""
@@ -104,7 +133,15 @@ class DeferredIndex:
         if self.steps:
             path = array(self.steps)
             return ddl.path_index(self.table, self.column, path, concurrently=concurrently)
-        return ddl.index(self.table, self.column, self.kind, concurrently=concurrently)
+        texts = list(map(self._text, self.columns))
+        if self.more_columns:
+            return ddl.word_index(self.table, texts, concurrently=concurrently)
+        return ddl.index(self.table, texts[0], self.kind, concurrently=concurrently)
+
+    def _text(self, column: str) -> Fragment:
+        return ddl.searched_text(
+            column, is_nondeterministic=self._is_of_expression and column in self.nondeterministic
+        )
 
     @property
     def _is_of_expression(self) -> bool:
@@ -131,7 +168,7 @@ def _drop_beside_others(
         while find(connection):
             try:
                 _lock_and_drop(connection, table, find)
-            except LockTimeout:
+            except (LockTimeout, Deadlock):
                 let_others_pass(database)
 
 
@@ -146,9 +183,38 @@ def _lock_and_drop(
             connection.execute_ddl(ddl.drop_index(index))
 
 
+def drop_while_used(database: Database, table: str, names: Sequence[str]) -> None:
+    """Drop indexes while others use their table."""
+    with database.autocommit_connection() as connection:
+        rows = connection.execute(statement("is_partitioned"), (table,))
+        is_partitioned = bool(single_value(rows))
+        for name in names:
+            if is_partitioned:
+                _drop_of_partitions(database, connection, name)
+            else:
+                connection.execute_ddl(ddl.drop_index(name, concurrently=True))
+        connection.execute(statement("advance_structure"))
+
+
+def _drop_of_partitions(database: Database, connection: Transaction, index: str) -> None:
+    """Drop an index of a partitioned table, as soon as nobody uses that."""
+    while True:
+        try:
+            with connection.read_committed():
+                limit_lock_time(connection)
+                connection.execute_ddl(ddl.drop_index(index))
+        except (LockTimeout, Deadlock):
+            let_others_pass(database)
+        else:
+            return
+
+
 def failed_build(sentence: str, error: Refused | Stale) -> Refused:
     """Return the refusal of a command, whose build of an index has failed for a reason."""
     reason = str(error)
+    if isinstance(error, Refused):
+        # Not the whole message, which says once more that the database is not available.
+        reason = str(error.problems[0].extensions.get("reason", error))
     # These sessions have no time limit.
     if isinstance(error, Canceled):
         reason = (

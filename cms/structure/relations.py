@@ -42,7 +42,7 @@ from cms.structure import metadata
 from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.fields import add_column, insert_field_record
 from cms.structure.foreign_keys import add_foreign_key, change_actions
-from cms.structure.index_requests import add_index
+from cms.structure.index_requests import ensure_index
 from cms.structure.index_states import with_relation_states
 from cms.structure.lookup import ManySide, many_side_of, require_alterable, require_relation
 from cms.structure.record_changes import RecordKey
@@ -219,8 +219,8 @@ def _ensure_index(
 ) -> None:
     """Index the column of a relation: without it reads from the other side scan the table."""
     column = catalogue.collections[definition.collection].fields[definition.field].column
-    if column and not column.is_indexed and not column.is_index_requested:
-        add_index(transaction, definition.collection, definition.field)
+    if column:
+        ensure_index(transaction, definition.collection, column)
 
 
 def _save(transaction: Transaction, definition: RelationDefinition) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cms.database.connections import Transaction
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
 from cms.schema.types.field_type import IndexKind, Search
 from cms.structure.indexes import DeferredIndex, large_tables
+
+MAX_INDEX_COLUMNS = 32
+"""How many columns an index of PostgreSQL may have."""
 
 
 def is_searchable(collection: Collection) -> bool:
@@ -28,24 +33,46 @@ def search_indexes(collection: Collection, extensions: frozenset[str]) -> list[D
             indexes.append(DeferredIndex(collection.name, field.name))
         # Without the extension searches still work, but read the whole table.
         elif "pg_trgm" in extensions:
-            indexes.append(DeferredIndex(collection.name, field.name, IndexKind.TRIGRAMS))
+            index = DeferredIndex(collection.name, field.name, IndexKind.TRIGRAMS)
+            indexes.append(replace(index, nondeterministic=_nondeterministic(collection)))
     return indexes
 
 
-def word_indexes(collection: Collection) -> list[DeferredIndex]:
-    """Return the indexes that pages by relevance may have: of the words of each searched text.
+def _nondeterministic(collection: Collection) -> frozenset[str]:
+    return frozenset(
+        field.name
+        for field in collection.columns
+        if field.column is not None and field.column.is_nondeterministic
+    )
 
-    Only `cms index` makes them, because not everybody sorts by relevance, and writes pay for them.
-    """
-    if not is_searchable(collection):
-        return []
+
+def searched_texts(collection: Collection) -> list[str]:
+    """Return the fields in which searches look for words, with indexes or without."""
     return [
-        DeferredIndex(collection.name, field.name, IndexKind.WORDS)
+        field.name
         for field in collection.columns
         if field.is_searchable
         and field.type.search is Search.CONTAINED
         and not field.type.is_text_form
     ]
+
+
+def word_indexes(collection: Collection) -> list[DeferredIndex]:
+    """Return the indexes that pages by relevance may have: one of the words of all searched texts.
+
+    More texts than an index has room for have several. Only `cms index` makes them, because not
+    everybody sorts by relevance, and writes pay for them.
+    """
+    if not is_searchable(collection):
+        return []
+    texts = searched_texts(collection)
+    indexes: list[DeferredIndex] = []
+    for start in range(0, len(texts), MAX_INDEX_COLUMNS):
+        first, *others = texts[start : start + MAX_INDEX_COLUMNS]
+        more_columns = tuple(others)
+        index = DeferredIndex(collection.name, first, IndexKind.WORDS, more_columns=more_columns)
+        indexes.append(replace(index, nondeterministic=_nondeterministic(collection)))
+    return indexes
 
 
 def missing_search_indexes(

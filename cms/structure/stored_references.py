@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cms import jsontext
+from cms.dashboards.definition.panel_references import apply_to_panel
 from cms.database.connections import Transaction
-from cms.fragment import fill, name, param
+from cms.fragment import fill, name, param, text
 from cms.schema.references import (
     FieldChange,
     FollowChange,
@@ -16,18 +17,20 @@ from cms.schema.references import (
     apply_to_presets,
     apply_to_template,
 )
-from cms.schema.system import COLLECTIONS, FIELDS, PERMISSIONS, PRESETS
+from cms.schema.system import COLLECTIONS, FIELDS, PANELS, PERMISSIONS, PRESETS
 
 
 @dataclass(frozen=True, slots=True)
 class StoredReference:
-    """A column of a system table whose value names fields of the collection in the same row."""
+    """A column of a system table whose value names fields of a collection."""
 
     table: str
     key: str
     column: str
     apply_change: FollowChange
     cast: str = "json"
+    collection: str | None = "collection"
+    """The column with the collection; None where the value itself names it."""
 
 
 STORED_REFERENCES = (
@@ -39,6 +42,8 @@ STORED_REFERENCES = (
     StoredReference(PRESETS, "id", "filter", apply_to_filter),
     StoredReference(COLLECTIONS, "collection", "item_duplication_fields", apply_to_paths),
     StoredReference(COLLECTIONS, "collection", "display_template", apply_to_template, cast="text"),
+    StoredReference(COLLECTIONS, "collection", "preview_url", apply_to_template, cast="text"),
+    StoredReference(PANELS, "id", "options", apply_to_panel, collection=None),
 )
 
 
@@ -55,8 +60,9 @@ def _apply_to(transaction: Transaction, reference: StoredReference, change: Fiel
     column = name(reference.column)
     is_json = reference.cast == "json"
     # Compared here and not in SQL: only its parser knows which names a rule or template uses.
-    select = "SELECT {1}::text, collection, {2}::text FROM {0} WHERE {2} IS NOT NULL"
-    for row_key, collection, stored in transaction.run(fill(select, table, key, column)):
+    owner = name(reference.collection) if reference.collection else text("NULL")
+    select = "SELECT {1}::text, {3}, {2}::text FROM {0} WHERE {2} IS NOT NULL"
+    for row_key, collection, stored in transaction.run(fill(select, table, key, column, owner)):
         before = stored
         if is_json:
             before = jsontext.loads_stored(stored)

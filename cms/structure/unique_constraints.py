@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cms.database.connections import Fetch, single_value, single_values
+from cms.database.connections import Fetch, Transaction, single_value, single_values
 from cms.database.statements import statement
+from cms.schema import ddl
 
 
 def has_unique_constraint(fetch: Fetch, table: str, column: str) -> bool:
@@ -15,3 +16,10 @@ def unattached_index(fetch: Fetch, table: str, column: str) -> str | None:
     """Return an index that could become a unique constraint of a column."""
     rows = fetch(statement("unattached_unique_index"), (table, column))
     return next(iter(single_values(rows)), None)
+
+
+def attach_unique_index(transaction: Transaction, table: str, index: str) -> None:
+    """Make a unique constraint of an index."""
+    names = transaction.execute(statement("name_for_constraint"), (table, index))
+    constraint = str(single_value(names))
+    transaction.execute_ddl(ddl.attach_unique_index(table, index, constraint=constraint))

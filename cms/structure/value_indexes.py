@@ -8,13 +8,17 @@ from cms.database.connections import Database, Transaction
 from cms.database.error_mapping import Stale
 from cms.database.statements import statement
 from cms.errors import Refused, invalid_query
-from cms.schema import ddl
 from cms.schema.field_names import DottedName, FieldName, dotted_name
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.system import is_system
 from cms.schema.types.field_type import Trait
 from cms.schema.types.structures import JSON
-from cms.structure.indexes import DeferredIndex, failed_build, index_build_lock
+from cms.structure.indexes import (
+    DeferredIndex,
+    drop_while_used,
+    failed_build,
+    index_build_lock,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,29 +96,34 @@ def make_index(database: Database, catalogue: Catalogue, target: IndexTarget) ->
 
     Raises `Refused` SERVICE_UNAVAILABLE if the build fails; nothing is left of it.
     """
-    with database.transaction() as transaction:
-        present = value_indexes(transaction, target.collection)
-    if any(index.target == target and index.is_valid for index in present):
+    if _is_indexed(database, target):
         return False
     field = catalogue.collections[target.collection].fields[target.field]
     index = DeferredIndex(target.collection, target.field, field.type.index_kind, target.steps)
     index.check_buildable(database)
     try:
         with index_build_lock(database, target.collection):
-            index.build(database)
+            # Another build may have made it while this one waited for the lock.
+            if _is_indexed(database, target):
+                return False
+            # What a build has left behind whose process was killed.
+            index.drop_invalid(database)
+            return index.build(database) is not None
     except (Refused, Stale) as error:
         name = f"{target.collection}.{target}"
         raise failed_build(f"The index of {name} could not be built", error) from error
-    return True
+
+
+def _is_indexed(database: Database, target: IndexTarget) -> bool:
+    with database.transaction() as transaction:
+        present = value_indexes(transaction, target.collection)
+    return any(index.target == target and index.is_valid for index in present)
 
 
 def drop_indexes(database: Database, target: IndexTarget) -> list[str]:
     """Drop the indexes over a field or path, and return their names."""
-    dropped = []
-    with database.autocommit_connection() as connection:
-        for index in value_indexes(connection, target.collection):
-            if index.target == target:
-                connection.execute_ddl(ddl.drop_index(index.name, concurrently=True))
-                dropped.append(index.name)
-        connection.execute(statement("advance_structure"))
+    with database.transaction() as transaction:
+        present = value_indexes(transaction, target.collection)
+    dropped = [index.name for index in present if index.target == target]
+    drop_while_used(database, target.collection, dropped)
     return dropped

@@ -39,7 +39,7 @@ class AnswerOutput:
         self._writes_directly = False  # the thread writes to the socket, not through the loop
         self._room = threading.Event()  # for the next chunk of a stream
         self.waiting_since = 0.0
-        self._unsent_since = 0.0  # when the loop began to wait for the client to take more
+        self._unsent_since = 0.0  # when the answer began, or the client took a piece of it
         self._piecewise_bytes = 0  # of an answer, by the thread that writes it in pieces
         self._written_bytes = 0  # handed to the transport or to the socket
         transport.set_write_buffer_limits(high=MAX_UNSENT)
@@ -65,6 +65,7 @@ class AnswerOutput:
             self.waiting_since = time.monotonic()
             with threads.waiting():
                 self._room.wait()
+            self._unsent_since = time.monotonic()
             self.waiting_since = 0.0
         elif threads.queued:
             # A client that takes everything at once would keep the thread to itself.
@@ -74,8 +75,9 @@ class AnswerOutput:
 
     def write_in_pieces(self, data: bytes) -> None:
         """Send a long answer at the pace of the client; raises `ClientGone`."""
-        self._server.loop.call_soon_threadsafe(self._server.unsent_answers.count, len(data))
+        self._unsent_since = time.monotonic()  # first, or a review would think it the oldest
         self._piecewise_bytes = len(data)  # all of it stays in memory until the last piece has gone
+        self._server.loop.call_soon_threadsafe(self._server.unsent_answers.count, len(data))
         for start in range(0, len(data), MAX_UNSENT):
             self.write_chunk(data[start : start + MAX_UNSENT])
         self._piecewise_bytes = 0

@@ -1,5 +1,7 @@
 """One connection: its requests go to threads one after another, and their answers to the client.
 
+Requests for which the application waits for nothing are answered by the event loop itself.
+
 Everything here runs in the event loop, except methods that say "by a thread".
 """
 
@@ -131,13 +133,18 @@ class ClientConnection(asyncio.BufferedProtocol):
             exchange = self._pending.popleft()
             self._current_exchange = exchange
             exchange.queued_at = time.monotonic()
-            self.server.threads.submit(exchange.run)
+            if exchange.is_immediate:
+                # A thread would only take the interpreter from others. Not at once, because the
+                # parser has not ended yet, and other connections have their turns.
+                self.server.loop.call_soon(exchange.run)
+            else:
+                self.server.threads.submit(exchange.run)
         elif self.is_closing or self._is_half_closed:
             self._end()
         self._request_reader.resume_parsing()
 
     def finished(self, *, keep_alive: bool) -> None:
-        """Continue after an answer; by a thread."""
+        """Continue after an answer; by a thread, or by the loop after an answer of its own."""
         self._idle_since = time.monotonic()
         if not keep_alive:
             self.server.loop.call_soon_threadsafe(self._end_after_answer)

@@ -22,45 +22,53 @@ import uvloop
 from gunicorn import sock
 
 from cms.config import Config, load
+from cms.processes.processors import least_interrupted
+from cms.processes.this_thread import this_thread
 from cms.web.affinity import Affinity
 from cms.web.client_limits import DESCRIPTORS_PER_CONNECTION, SWEEP_SECONDS, ClientLimits
-from cms.web.connection_share import ConnectionCounts, ConnectionShare
 from cms.web.request_head import Environ
 from cms.web.web_server import Proxies, WebServer
 from cms.web.worker_startup import StoppableWorker
+from cms.web.worker_table import WorkerTable
 
 
 class EventWorker(StoppableWorker):
     """One process of the web server."""
 
-    _counts: ClassVar[ConnectionCounts | None] = None
+    _table: ClassVar[WorkerTable | None] = None
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         # gunicorn makes a worker before it forks, so that all workers share this memory.
-        if EventWorker._counts is None:
-            EventWorker._counts = ConnectionCounts()
-        self._share = ConnectionShare(EventWorker._counts, self.age)
-        # For settings of gunicorn without `choose_processor_place`.
-        self.processor_place = self.age - 1
+        if EventWorker._table is None:
+            EventWorker._table = WorkerTable()
+        self._entry = EventWorker._table.new_entry()
+
+    @property
+    def processor(self) -> int | None:
+        """The processor on which it is kept now."""
+        processor = self._entry.processor
+        return self.first_processor if processor is None else processor
 
     def run(self) -> None:
         descriptors = _allow_descriptors()
         config = load(os.environ, folder=Path.cwd())
         self._affinity: Affinity | None = None
         if config.web_cpu_affinity == "auto":
-            self._affinity = Affinity(self.processor_place)
+            self._affinity = Affinity(self._begin_on(), self._entry)
         loop = uvloop.new_event_loop()
         server = WebServer(
             self._call_application,
             loop,
             threads=self.cfg.threads,
             limits=self._limits(config, descriptors),
+            is_immediate=is_immediate_of(self.wsgi),
         )
         server.proxies = Proxies.from_settings(
             self.cfg.forwarded_allow_ips, self.cfg.secure_scheme_headers
         )
-        server.share = self._share
+        server.entry = self._entry
+        this_thread.must_not_wait = True
         loop.run_until_complete(self._serve(server))
         if server.threads.is_busy:
             # A thread that still works after all that time must not keep the process alive.
@@ -103,6 +111,13 @@ class EventWorker(StoppableWorker):
         self.alive = False
         self._stop_requested.set()
 
+    def _begin_on(self) -> int | None:
+        """Return the processor to begin on, also for settings without `choose_processor`."""
+        if self.first_processor is not None:
+            return self.first_processor
+        available = least_interrupted()
+        return available[(self.age - 1) % len(available)] if available else None
+
     def _limits(self, config: Config, descriptors: int) -> ClientLimits:
         # The rest is for files and for connections to the database.
         for_connections = descriptors * 3 // 4 // DESCRIPTORS_PER_CONNECTION
@@ -113,6 +128,16 @@ class EventWorker(StoppableWorker):
             rate_window_seconds=config.send_timeout.total_seconds(),
             max_connections=min(self.cfg.worker_connections, for_connections),
         )
+
+
+def is_immediate_of(application: Any) -> Callable[[Environ], bool]:
+    """Return what tells which requests an application answers without waiting for anything."""
+    # Asked of its class: a wrapper of another application may have the attributes of the service
+    # (`functools.wraps`, proxies), and wait nevertheless.
+    if hasattr(type(application), "is_immediate"):
+        is_immediate: Callable[[Environ], bool] = application.is_immediate
+        return is_immediate
+    return lambda _: False
 
 
 def _allow_descriptors() -> int:

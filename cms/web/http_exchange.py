@@ -6,6 +6,7 @@ import io
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ log = logging.getLogger("cms.web")
 AnswerHeaders = Sequence[tuple[str, str]]
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
 
+_MAX_LOGGED_PATH = 500
 _BODILESS = ("1", "204", "304")  # how statuses begin whose answers have no body
 
 
@@ -45,7 +47,9 @@ class HttpExchange:
         self.queued_at = 0.0
 
     def __str__(self) -> str:
-        return f"{self._environ['REQUEST_METHOD']} {self._environ['PATH_INFO']}"
+        """Return the request's method and path, as short as a line of the log must be."""
+        path = str(self._environ["PATH_INFO"])
+        return f"{self._environ['REQUEST_METHOD']} {path[:_MAX_LOGGED_PATH]}"
 
     def set_body(self, raw: bytes) -> None:
         """Set the complete body."""
@@ -64,6 +68,11 @@ class HttpExchange:
             return b"Transfer-Encoding: chunked\r\n"
         length = self._environ.get("CONTENT_LENGTH")
         return b"" if length is None else f"Content-Length: {length}\r\n".encode("latin-1")
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether the application waits for nothing, so that the event loop may call it."""
+        return self.body is None and self._connection.server.is_immediate(self._environ)
 
     def release_body(self) -> None:
         """Release the memory of the body: a thread has taken the request, or none will."""
@@ -85,7 +94,8 @@ class HttpExchange:
                 self._answer()
         except (ClientGone, BodyError):
             self._keep_alive = False
-        except Exception as error:
+        except BaseException as error:
+            # Also SystemExit: an application must end neither this thread nor the loop.
             log.error("unexpected fault of the web server", exc_info=error)
             self._fail()
         connection.finished(keep_alive=self._keep_alive)
@@ -97,10 +107,12 @@ class HttpExchange:
     def _fail(self) -> None:
         """Answer an error, or break off an answer that has begun: it must not seem complete."""
         self._keep_alive = False
-        if self._head is None:
-            self._connection.output.write(error_answers.INTERNAL_ERROR)
-        else:
+        if self._head is not None:
             self._connection.abort()
+            return
+        # To raise here would end the thread as well.
+        with suppress(ClientGone):
+            self._connection.output.write(error_answers.INTERNAL_ERROR)
 
     def _answer(self) -> None:
         """Call the application and send its answer."""

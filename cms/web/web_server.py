@@ -19,10 +19,10 @@ from typing import Any
 from cms.web import error_answers
 from cms.web.client_limits import DRAIN_SECONDS, MAX_BUFFERED_IN_ALL, ClientLimits
 from cms.web.connection import ClientConnection
-from cms.web.connection_share import ConnectionShare
 from cms.web.request_head import Environ
 from cms.web.thread_pool import ThreadPool
 from cms.web.unsent_answers import UnsentAnswers
+from cms.web.worker_table import WorkerEntry
 
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
@@ -61,7 +61,11 @@ class Proxies:
 
 
 class WebServer:
-    """The web server of one process: an event loop for connections, threads for the application."""
+    """The web server of one process: an event loop for connections, threads for the application.
+
+    `is_immediate` tells for which requests the application waits for nothing, and returns a short
+    list. The loop calls it for these itself, and serves nobody else meanwhile.
+    """
 
     def __init__(
         self,
@@ -70,8 +74,10 @@ class WebServer:
         *,
         threads: int,
         limits: ClientLimits,
+        is_immediate: Callable[[Environ], bool] = lambda _: False,
     ) -> None:
         self.application = application
+        self.is_immediate = is_immediate
         self.loop = loop
         self.limits = limits
         self.threads = ThreadPool(
@@ -85,7 +91,7 @@ class WebServer:
         self._lock = threading.Lock()
         self.is_draining = False
         self.proxies = Proxies()
-        self.share: ConnectionShare | None = None
+        self.entry: WorkerEntry | None = None
         self.date = formatdate(usegmt=True)
         self._listeners: list[socket.socket] = []
         self._connecting: dict[asyncio.Task[Any], None] = {}
@@ -117,7 +123,7 @@ class WebServer:
 
     def _accept(self, listener: socket.socket) -> None:
         """Accept one connection, or leave it for a moment to a worker that has fewer."""
-        if self.share is None or not self.share.is_above_another(self._count):
+        if self.entry is None or not self.entry.is_above_another(self._count):
             self._accept_one(listener)
             return
         self.loop.remove_reader(listener)
@@ -176,8 +182,8 @@ class WebServer:
 
     def publish_connections(self) -> None:
         """Tell the other workers how many connections this one has."""
-        if self.share and not self.is_draining:
-            self.share.publish(self._count)
+        if self.entry and not self.is_draining:
+            self.entry.publish(self._count)
 
     @property
     def _count(self) -> int:
@@ -261,8 +267,8 @@ class WebServer:
         Idle connections are kept for a moment, so that a request on its way is still answered.
         """
         self.is_draining = True
-        if self.share:
-            self.share.end()
+        if self.entry:
+            self.entry.end()
         for listener in self._listeners:
             self.loop.remove_reader(listener)
             self._accept_waiting(listener)

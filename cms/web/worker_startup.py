@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import Counter
 from contextlib import suppress
 from queue import Empty
 from types import FrameType
@@ -12,7 +13,7 @@ from typing import Any
 
 from gunicorn.workers.base import Worker
 
-from cms.processes.processors import available_processors
+from cms.processes.processors import least_interrupted
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 
@@ -23,8 +24,13 @@ class StoppableWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
     arbiter: Any = None
     """The process that forked this worker, as it was then (see `remember_arbiter`)."""
 
-    processor_place = 0
-    """A number that chooses the processor: the workers of one service have different ones."""
+    first_processor: int | None = None
+    """The processor on which it begins (see `choose_processor`)."""
+
+    @property
+    def processor(self) -> int | None:
+        """The processor on which it is kept, or will be when it serves."""
+        return self.first_processor
 
     def init_process(self) -> None:
         """Serve in a session of its own.
@@ -61,12 +67,13 @@ def remember_arbiter(arbiter: Any, worker: StoppableWorker) -> None:
     worker.arbiter = arbiter
 
 
-def choose_processor_place(arbiter: Any, worker: StoppableWorker) -> None:
-    """Give a new worker a place that is free, or that the fewest others have; before the fork.
+def choose_processor(arbiter: Any, worker: StoppableWorker) -> None:
+    """Give a new worker a processor without others, or with the fewest; before the fork.
 
-    A worker's age would not do: one that is replaced twice would get the place of its neighbour.
+    The arbiter alone knows of workers that still start, so that no two of these choose the same.
     """
-    taken = [other.processor_place for other in arbiter.WORKERS.values()]
-    # A reload starts all workers anew beside the old ones: they share the same places meanwhile.
-    count = min(arbiter.num_workers, len(available_processors()))
-    worker.processor_place = min(range(max(count, 1)), key=taken.count)
+    # A reload starts all workers anew beside the old ones: they share processors meanwhile.
+    candidates = least_interrupted()[: arbiter.num_workers]
+    # Workers of another class have none.
+    counts = Counter(getattr(other, "processor", None) for other in arbiter.WORKERS.values())
+    worker.first_processor = min(candidates, key=counts.__getitem__, default=None)

@@ -64,6 +64,15 @@ DELETE FROM system_sessions
 WHERE "user" = ANY ($1::uuid[])
   AND id IS DISTINCT FROM $2::uuid;
 
+-- name: end_sessions_of_new_addresses
+-- Deletes the sessions of users ($1) who are about to get another address ($2), except one ($3), the session of the caller.
+DELETE FROM system_sessions
+USING unnest($1::uuid[], $2::text[]) AS changed ("user", email)
+JOIN system_users AS users ON users.id = changed."user"
+WHERE system_sessions."user" = users.id
+  AND users.email IS DISTINCT FROM changed.email
+  AND system_sessions.id IS DISTINCT FROM $3::uuid;
+
 -- name: ensure_admin_role
 -- The role of a name with admin_access, and whether it was missing and had to be created.
 WITH present AS (

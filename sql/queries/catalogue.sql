@@ -49,6 +49,7 @@ attributes AS MATERIALIZED (
         attribute.attname,
         attribute.atttypid,
         attribute.atttypmod,
+        attribute.attcollation,
         attribute.attnotnull,
         attribute.attgenerated,
         attribute.attidentity,
@@ -211,11 +212,15 @@ actions AS MATERIALIZED (
     FROM pg_constraint AS con
     JOIN bodies AS source ON source.oid = con.conrelid
     JOIN bodies AS target ON target.oid = con.confrelid
-    -- In PostgreSQL 14, which always changes the whole key, only the NULL has this name.
-    CROSS JOIN (SELECT NULL::int2[] AS confdelsetcols) AS absent
+    -- In PostgreSQL 14, which always changes the whole key, only the NULL has this name; before 18, where all keys
+    -- are enforced, only the TRUE.
+    CROSS JOIN (SELECT NULL::int2[] AS confdelsetcols, TRUE AS conenforced) AS absent
     CROSS JOIN LATERAL (
-        SELECT (SELECT confdelsetcols FROM pg_constraint AS listing WHERE listing.oid = con.oid) OFFSET 0
-    ) AS listed (numbers)
+        SELECT
+            (SELECT confdelsetcols FROM pg_constraint AS listing WHERE listing.oid = con.oid),
+            (SELECT conenforced FROM pg_constraint AS listing WHERE listing.oid = con.oid)
+        OFFSET 0
+    ) AS listed (numbers, is_enforced)
     CROSS JOIN LATERAL (
         SELECT
             array_agg(key.name ORDER BY key.position) AS columns,
@@ -236,6 +241,7 @@ actions AS MATERIALIZED (
     WHERE con.contype = 'f'
       AND con.confdeltype IN ('c', 'n', 'd')
       AND con.conparentid = 0
+      AND listed.is_enforced
       AND has_schema_privilege(source.namespace, 'USAGE')
       AND has_schema_privilege(target.namespace, 'USAGE')
       AND has_table_privilege(source.oid, 'SELECT')
@@ -255,15 +261,20 @@ indexes AS MATERIALIZED (
       AND index.indpred IS NULL
       AND index.indisvalid
 ),
-search_indexes AS MATERIALIZED (  -- for words in texts, and for parts of words: expressions over one column
+search_indexes AS MATERIALIZED (  -- for words in texts, of several columns at once, and for parts of words
     SELECT
         tables.name AS table_name,
         attribute.attname AS column_name,
         CASE
-            WHEN pg_get_expr(index.indexprs, index.indrelid) LIKE 'system_fold(%' THEN 'parts'
-            ELSE 'words'
+            WHEN pg_get_expr(index.indexprs, index.indrelid) NOT LIKE 'system_fold(%' THEN 'words'
+            WHEN attribute.attcollation IN (0, '"default"'::regcollation) THEN 'parts'
+            WHEN (pg_get_expr(index.indexprs, index.indrelid) LIKE '%COLLATE "default"%') <> rules.collisdeterministic
+                THEN 'parts'
+            -- Another program has changed the collation since: searches do not use it.
+            ELSE 'spoiled'
         END AS kind,
-        (SELECT relname FROM pg_class WHERE oid = index.indexrelid) AS name
+        (SELECT relname FROM pg_class WHERE oid = index.indexrelid) AS name,
+        index.indnkeyatts AS columns
     FROM tables
     JOIN pg_index AS index ON index.indrelid = tables.oid
     JOIN pg_depend AS depend
@@ -271,11 +282,21 @@ search_indexes AS MATERIALIZED (  -- for words in texts, and for parts of words:
         AND depend.objid = index.indexrelid
         AND depend.refobjid = index.indrelid
     JOIN pg_attribute AS attribute ON attribute.attrelid = tables.oid AND attribute.attnum = depend.refobjsubid
+    LEFT JOIN pg_collation AS rules ON rules.oid = attribute.attcollation
     WHERE index.indexprs IS NOT NULL
       AND index.indpred IS NULL
-      AND index.indnkeyatts = 1
       AND index.indisvalid
+      AND (index.indnkeyatts = 1 OR NOT EXISTS (
+          SELECT FROM generate_series(1, index.indnkeyatts) AS number
+          WHERE pg_get_indexdef(index.indexrelid, number, FALSE) !~ '^regexp_split_to_array\(regexp_replace\(system_fold\('
+      ))
       AND pg_get_expr(index.indexprs, index.indrelid) ~ '^(regexp_split_to_array\(regexp_replace\()?system_fold\('
+),
+nondeterministic_columns AS MATERIALIZED (  -- columns that take different texts for equal ones
+    SELECT attribute.table_name, attribute.attname AS column_name
+    FROM attributes AS attribute
+    JOIN pg_collation AS rules ON rules.oid = attribute.attcollation
+    WHERE NOT rules.collisdeterministic
 ),
 checks AS MATERIALIZED (  -- of tables, and of the domains that their columns are of
     SELECT
@@ -310,6 +331,7 @@ fingerprints AS (  -- a collection has the fingerprint that it had if all rows t
         UNION ALL SELECT table_name, hash_record_extended(indexes, 4) FROM indexes
         UNION ALL SELECT table_name, hash_record_extended(search_indexes, 5) FROM search_indexes
         UNION ALL SELECT table_name, hash_record_extended(checks, 6) FROM checks
+        UNION ALL SELECT table_name, hash_record_extended(nondeterministic_columns, 12) FROM nondeterministic_columns
         -- As text, because no column of type json has a hash.
         UNION ALL SELECT collection, hashtextextended(c::text, 7) FROM system_collections AS c
         UNION ALL SELECT collection, hashtextextended(f::text, 8) FROM system_fields AS f
@@ -361,10 +383,15 @@ SELECT
         WHERE table_name IN (TABLE changed)
     ), '[]')::text AS indexes,
     coalesce((
-        SELECT json_agg(search_indexes ORDER BY table_name, column_name)
+        SELECT json_agg(search_indexes ORDER BY table_name, column_name, columns)
         FROM search_indexes
         WHERE table_name IN (TABLE changed)
     ), '[]')::text AS search_indexes,
+    coalesce((
+        SELECT json_agg(nondeterministic_columns ORDER BY table_name, column_name)
+        FROM nondeterministic_columns
+        WHERE table_name IN (TABLE changed)
+    ), '[]')::text AS nondeterministic_columns,
     coalesce((
         SELECT json_agg(r ORDER BY collection, field)
         FROM system_index_requests AS r

@@ -205,18 +205,25 @@ SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' system_f
 -- name: requeue_lost_runs
 -- Queues runs again that no job is left for, unless a worker with a heartbeat in the last $1 seconds does them; ends
 -- those that were tried $2 times. Returns each run, and whether it runs again.
-WITH lost AS MATERIALIZED (
-    SELECT run.id, run.attempt < $2::integer AS again
+WITH without_job AS MATERIALIZED (
+    -- EXCEPT and not NOT EXISTS: a join may compare each run with each job, because the statistics of a queue that was
+    -- empty a moment ago say that it is.
+    SELECT run.id::text
     FROM system_flow_runs AS run
     WHERE run.date_finished IS NULL
       AND run.state IN ('queued', 'running')
-      AND NOT EXISTS (
-          SELECT
-          FROM procrastinate_jobs AS job
-          WHERE job.task_name = 'flow'
-            AND job.status IN ('todo', 'doing')
-            AND job.args -> 'payload' ->> 'run' = run.id::text
-      )
+    EXCEPT
+    SELECT job.args -> 'payload' ->> 'run'
+    FROM procrastinate_jobs AS job
+    WHERE job.task_name = 'flow'
+      AND job.status IN ('todo', 'doing')
+),
+lost AS MATERIALIZED (
+    SELECT run.id, run.attempt < $2::integer AS again
+    FROM without_job
+    JOIN system_flow_runs AS run ON run.id = without_job.id::uuid
+    WHERE run.date_finished IS NULL
+      AND run.state IN ('queued', 'running')
       AND NOT EXISTS (
           SELECT
           FROM procrastinate_workers AS worker

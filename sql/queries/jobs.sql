@@ -38,6 +38,14 @@ FROM procrastinate_jobs
 WHERE worker_id = $1::bigint
   AND status = 'doing';
 
+-- name: leave_job
+-- Lets job $1 of worker $2 be one whose worker is gone.
+UPDATE procrastinate_jobs
+SET worker_id = NULL
+WHERE id = $1::bigint
+  AND worker_id = $2::bigint
+  AND status = 'doing';
+
 -- name: delete_finished_jobs
 -- Deletes jobs that ended more than $1 days ago, and with them their events.
 DELETE FROM procrastinate_jobs AS job

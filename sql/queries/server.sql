@@ -36,7 +36,9 @@ SELECT set_config('statement_timeout', $1::text, TRUE);
 -- Lets this session take as long as it needs: those limits that the server, or the address, sets and its version has.
 SELECT set_config(name, '0', FALSE)
 FROM pg_settings
-WHERE name IN ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout');
+WHERE name IN (
+    'statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout'
+);
 
 -- name: find_schema
 -- The schema in which this session finds and makes tables.

@@ -186,6 +186,14 @@ FROM line
 WHERE id IS NOT NULL;
 
 -- name: end_share_sessions
--- Deletes the sessions of shares: their tokens were given under another password, role or date.
+-- Deletes the sessions of shares that are about to get another password, role or date: $1 are their keys and new values.
 DELETE FROM system_sessions
-WHERE share = ANY ($1::uuid[]);
+USING jsonb_array_elements($1::jsonb) AS changes (change)
+JOIN system_shares AS shares ON shares.id = (change ->> 'id')::uuid
+WHERE system_sessions.share = shares.id
+  AND (
+    (change ? 'password' AND shares.password IS DISTINCT FROM change ->> 'password')
+    OR (change ? 'role' AND shares.role IS DISTINCT FROM (change ->> 'role')::uuid)
+    OR (change ? 'date_start' AND shares.date_start IS DISTINCT FROM (change ->> 'date_start')::timestamptz)
+    OR (change ? 'date_end' AND shares.date_end IS DISTINCT FROM (change ->> 'date_end')::timestamptz)
+  );

@@ -249,9 +249,12 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = index.indexrelid);
 
 -- name: find_search_indexes
--- The indexes for searches in one column, as they are now: the transaction may have created them. `load_catalogue` has
--- those of all columns.
-SELECT class.relname
+-- The indexes for searches in one column, as they are now, whether they are of words, and whether other columns share
+-- them: the transaction may have created them. `load_catalogue` has those of all columns.
+SELECT
+    class.relname,
+    pg_get_expr(index.indexprs, index.indrelid) LIKE 'regexp\_split\_to\_array(%',
+    index.indnkeyatts > 1
 FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
 JOIN pg_depend AS depend
@@ -263,8 +266,42 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND attribute.attname = $2::text
   AND index.indisvalid
   AND index.indpred IS NULL
-  AND index.indnkeyatts = 1
+  AND (index.indnkeyatts = 1 OR NOT EXISTS (  -- all of its columns are words
+    SELECT FROM generate_series(1, index.indnkeyatts) AS number
+    WHERE pg_get_indexdef(index.indexrelid, number, FALSE) !~ '^regexp_split_to_array\(regexp_replace\(system_fold\('
+  ))
   AND pg_get_expr(index.indexprs, index.indrelid) ~ '^(regexp_split_to_array\(regexp_replace\()?system_fold\(';
+
+-- name: find_collation
+-- The collation that another program has given a column, if a type ($3) can have one.
+SELECT namespace.nspname, rules.collname
+FROM pg_attribute AS attribute
+JOIN pg_collation AS rules ON rules.oid = attribute.attcollation
+JOIN pg_namespace AS namespace ON namespace.oid = rules.collnamespace
+WHERE attribute.attrelid = to_regclass(quote_ident($1::text))
+  AND attribute.attname = $2::text
+  AND attribute.attcollation <> '"default"'::regcollation
+  AND EXISTS (SELECT FROM pg_type WHERE oid = $3::text::regtype AND typcollation <> 0);
+
+-- name: find_word_indexes
+-- The indexes of words of a table: a row for each of their columns.
+SELECT DISTINCT class.relname, attribute.attname
+FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+JOIN pg_depend AS depend
+    ON depend.classid = 'pg_class'::regclass
+    AND depend.objid = index.indexrelid
+    AND depend.refclassid = 'pg_class'::regclass
+    AND depend.refobjid = index.indrelid
+JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = depend.refobjsubid
+WHERE index.indrelid = to_regclass(quote_ident($1::text))
+  AND index.indpred IS NULL
+  AND index.indisvalid
+  AND NOT EXISTS (  -- all of its columns are words
+    SELECT FROM generate_series(1, index.indnkeyatts) AS number
+    WHERE pg_get_indexdef(index.indexrelid, number, FALSE) !~ '^regexp_split_to_array\(regexp_replace\(system_fold\('
+  )
+ORDER BY 1, 2;
 
 -- name: lock_index_build
 -- Whether the transaction may now build an index of the table. It does not wait: see `_index_build_lock`.
@@ -285,7 +322,10 @@ JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attrib
 WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND attribute.attname = $2::text
   AND (index.indexprs IS NOT NULL) = $3::text::boolean
-  AND index.indnkeyatts = 1
+  AND (index.indnkeyatts = 1 OR NOT EXISTS (  -- all of its columns are words
+    SELECT FROM generate_series(1, index.indnkeyatts) AS number
+    WHERE pg_get_indexdef(index.indexrelid, number, FALSE) !~ '^regexp_split_to_array\(regexp_replace\(system_fold\('
+  ))
   AND index.indpred IS NULL
   AND index.indisunique = $4::text::boolean
   AND NOT index.indisvalid
@@ -437,7 +477,7 @@ WHERE collection = $1::text
         AND attribute.attname = request.field
         AND CASE kind
             WHEN 'unique' THEN con.contype IN ('p', 'u')
-            ELSE con.contype = 'f' AND NOT con.convalidated
+            ELSE con.contype = 'f' AND NOT con.convalidated AND con.conparentid = 0
         END
   );
 
@@ -480,11 +520,54 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
 ORDER BY index.indexrelid
 LIMIT 1;
 
+-- name: name_for_constraint
+-- The name for the constraint of index $2 of table $1: that of the index, unless another constraint has it, such as a
+-- CHECK of somebody else.
+SELECT
+    CASE
+        WHEN EXISTS (SELECT FROM pg_constraint WHERE conrelid = index.indrelid AND conname = class.relname)
+            THEN left(class.relname, 12) || '_' || class.oid
+        ELSE class.relname
+    END AS name
+FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+WHERE index.indrelid = to_regclass(quote_ident($1::text))
+  AND class.relname = $2::text;
+
 -- name: list_indexes_of_table
 -- The oids of all indexes of a table.
 SELECT indexrelid::text
 FROM pg_index
 WHERE indrelid = to_regclass(quote_ident($1::text));
+
+-- name: find_new_index
+-- The newest of the valid indexes of a table ($1) that were not there before ($2): its oid, its name, and whether an older
+-- one is the same but for the name.
+SELECT
+    new.indexrelid::text,
+    class.relname,
+    EXISTS (
+        SELECT
+        FROM pg_index AS older
+        WHERE older.indrelid = new.indrelid
+          AND older.indexrelid < new.indexrelid
+          AND older.indisvalid
+          AND older.indisunique = new.indisunique
+          AND older.indnkeyatts = new.indnkeyatts
+          AND older.indkey::text = new.indkey::text
+          AND older.indclass::text = new.indclass::text
+          AND older.indcollation::text = new.indcollation::text
+          AND older.indoption::text = new.indoption::text
+          AND pg_get_expr(older.indexprs, older.indrelid) IS NOT DISTINCT FROM pg_get_expr(new.indexprs, new.indrelid)
+          AND pg_get_expr(older.indpred, older.indrelid) IS NOT DISTINCT FROM pg_get_expr(new.indpred, new.indrelid)
+    ) AS is_repeated
+FROM pg_index AS new
+JOIN pg_class AS class ON class.oid = new.indexrelid
+WHERE new.indrelid = to_regclass(quote_ident($1::text))
+  AND new.indisvalid
+  AND new.indexrelid <> ALL ($2::oid[])
+ORDER BY new.indexrelid DESC
+LIMIT 1;
 
 -- name: list_invalid_indexes
 -- The oids and names of the indexes of a table whose build has failed.
@@ -555,13 +638,16 @@ WHERE EXISTS (
 );
 
 -- name: unchecked_foreign_keys
--- The foreign keys of one column that hold for rows that are written, and are not checked for stored ones.
+-- The foreign keys of one column that hold for rows that are written, and are not checked for stored ones. One to a
+-- partitioned table has a part for each partition: PostgreSQL before 18 leaves the parts unchecked when it has checked the
+-- key, and most rows violate each of them.
 SELECT con.conname
 FROM pg_constraint AS con
 JOIN pg_attribute AS attribute ON attribute.attrelid = con.conrelid AND attribute.attnum = con.conkey[1]
 WHERE con.conrelid = to_regclass(quote_ident($1::text))
   AND con.contype = 'f'
   AND NOT con.convalidated
+  AND con.conparentid = 0
   AND cardinality(con.conkey) = 1
   AND attribute.attname = $2::text
 ORDER BY con.conname;

@@ -11,17 +11,25 @@ import pytest
 from cms.config import Config
 from cms.database.connections import Database
 from cms.structure import indexes
+from cms.structure.index_builds import build_indexes
 from tests.client import Client
 from tests.databases import run_sql
 from tests.index_building import (
     CONSTRAINED,
+    FIELD,
+    GIVE_UP,
     INVALID,
     NOT_UNIQUE,
+    REQUESTS,
     WAITING_FOR_TABLE,
+    ask,
+    assert_indexed,
     assert_unique,
+    before_each_build,
     behind_each_build,
     make_unique,
     schema,
+    set_for_database,
     work,
 )
 from tests.waiting import eventually
@@ -79,6 +87,67 @@ def test_changes_of_structure_do_not_wait_for_those_who_use_the_table(
     assert_unique(dsn, "a")
 
 
+def test_changes_of_structure_do_not_wait_until_an_index_is_dropped_that_was_given_up(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Longer than the service lets a change wait.
+    monkeypatch.setattr(indexes, "LOCK_TIME", "60s")
+    large.post("/collections", {"collection": "others", "schema": {}, "fields": []})
+    ask(large)
+    with psycopg.connect(dsn) as reader:
+
+        def give_up_and_read() -> None:
+            assert large.patch(FIELD, GIVE_UP).status == 200
+            reader.execute("SELECT FROM things")
+
+        before_each_build(monkeypatch, give_up_and_read)
+        builder = Thread(target=work, args=(config, job_database))
+        builder.start()
+        eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) != [])
+        assert large.patch("/collections/others", {"meta": {"note": "x"}}).status == 200
+        reader.rollback()
+    builder.join()
+    assert_indexed(dsn)
+
+
+@pytest.mark.parametrize("setting", ["is_indexed", "is_unique"])
+def test_an_index_that_waits_to_be_dropped_stays_if_it_is_asked_for_again(
+    large: Client,
+    config: Config,
+    job_database: Database,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    setting: str,
+) -> None:
+    monkeypatch.setattr(indexes, "LOCK_TIME", "50ms")
+    monkeypatch.setattr(indexes, "LOCK_PAUSE_SECONDS", 0.05)
+    assert large.patch(FIELD, {"schema": {setting: True}}).status == 200
+    with psycopg.connect(dsn) as reader:
+
+        def give_up_and_read() -> None:
+            assert large.patch(FIELD, {"schema": {setting: False}}).status == 200
+            reader.execute("SELECT FROM things")
+
+        before_each_build(monkeypatch, give_up_and_read)
+        builder = Thread(target=work, args=(config, job_database))
+        builder.start()
+        eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) != [])
+        again = large.patch(FIELD, {"schema": {setting: True}})
+        assert (again.status, again.data["schema"][setting]) == (200, True)
+        reader.rollback()
+    builder.join()
+    work(config, job_database)
+    assert schema(large)[setting]
+    if setting == "is_unique":
+        assert_unique(dsn, "a")
+    else:
+        assert_indexed(dsn, "a")
+
+
 def test_the_table_is_not_locked_while_the_constraint_waits_for_a_change_of_structure(
     large: Client,
     config: Config,
@@ -123,3 +192,24 @@ def test_what_is_left_is_dropped_without_holding_up_others_for_long(
     builder.join()
     assert schema(large)["unique_build"] == NOT_UNIQUE
     assert run_sql(dsn, INVALID) == [(0,)]
+
+
+def test_a_session_may_pause_longer_than_the_server_lets_it_idle(
+    large: Client, job_database: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "LOCK_TIME", "50ms")
+    monkeypatch.setattr(indexes, "LOCK_PAUSE_SECONDS", 0.5)
+    ask(large)
+    run_sql(dsn, "CREATE INDEX broken ON things (a)")
+    run_sql(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
+    with psycopg.connect(dsn) as reader:
+        reader.execute("SELECT FROM things")
+        set_for_database(dsn, "idle_session_timeout", "100ms")
+        builder = Thread(target=build_indexes, args=(job_database, "things"))
+        builder.start()
+        eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) != [])
+        eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) == [])
+        reader.rollback()
+    builder.join()
+    assert run_sql(dsn, INVALID) == [(0,)]
+    assert run_sql(dsn, REQUESTS) == []

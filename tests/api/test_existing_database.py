@@ -305,12 +305,16 @@ def test_an_enum_offers_its_values(stage: Stage) -> None:
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize(
-    "kind", ["mood", "interval", "inet", "macaddr", "int4range", "short", "date", "numeric"]
-)
+    "kind",
+    [
+        "mood", "interval", "inet", "macaddr", "int4range", "short", "date", "numeric", "time",
+    ],
+)  # fmt: skip
 def test_a_key_of_any_type_names_its_item(stage: Stage, kind: str) -> None:
     values = {
         "mood": "good", "interval": "P1D", "inet": "10.0.0.1/32", "macaddr": "08:00:2b:01:02:03",
         "int4range": "[1,5)", "short": "a/b", "date": "2024-01-01", "numeric": 1.5,
+        "time": "02:03:04",
     }  # fmt: skip
     key = values[kind]
     things = existing_table(stage, f"id {kind} PRIMARY KEY, name text")
@@ -337,6 +341,30 @@ def test_a_key_of_any_type_names_its_item(stage: Stage, kind: str) -> None:
     assert things.api.get(f"{things.path}/nothing").status in (400, 404)
     assert others.api.delete(f"{others.path}/{other['id']}").status == 204
     assert things.api.delete(path).status == 204
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("numeric(6,2)", 1.5),
+        ("timestamptz", "2024-01-01T02:03:04.500Z"),
+        ("timestamp", "2024-01-01T02:03:04"),
+        ("text", ""),
+    ],
+)
+def test_the_revisions_of_an_item_are_found_by_its_key_as_answers_show_it(
+    stage: Stage, kind: str, key: object
+) -> None:
+    things = existing_table(stage, f"id {kind} PRIMARY KEY, name text")
+    things.add({"id": key, "name": "a"}, {"id": "2020-01-01" if "time" in kind else "7"})
+    path = f"{things.path}/{quote(str(key), safe='')}"
+    assert things.api.patch(path, {"name": "b"}).status == 200
+    first, second = things.api.get(f"{path}/revisions").data
+    assert [first["data"]["name"], second["data"]["name"]] == ["a", "b"]
+    assert things.api.get(f"{path}/revisions/{second['id']}").data == second
+    assert things.api.delete(path).status == 204
+    path = f"{things.path}/{quote(second['item'], safe='')}"
+    assert len(things.api.get(f"{path}/revisions").data) == 3
 
 
 SMALL = st.integers(-(2**31), 2**31 - 1)

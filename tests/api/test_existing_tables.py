@@ -103,6 +103,40 @@ def test_a_table_whose_key_becomes_a_hash_is_read_only(stage: Stage) -> None:
     assert stage.admin.post("/items/keyed_by_hash", {"id": "b"}).status == 403
 
 
+def test_an_item_whose_key_an_inheriting_table_has_too_is_one_of_both(stage: Stage) -> None:
+    stage.execute(
+        "CREATE TABLE parent (id integer PRIMARY KEY, v text); INSERT INTO parent VALUES (1, 'a'); "
+        "CREATE TABLE heir () INHERITS (parent); INSERT INTO heir VALUES (1, 'b')"
+    )
+    things = table(stage.admin, field("owner", "integer"))
+    things.add({"owner": 1})
+    relation = {"collection": things.name, "field": "owner", "related_collection": "parent"}
+    assert stage.admin.post("/relations", relation).status == 200
+    (item,) = things.read("fields=owner.*").data
+    assert item["owner"] in ({"id": 1, "v": "a"}, {"id": 1, "v": "b"})
+    assert stage.admin.get("/items/parent/1").data == item["owner"]
+    for sort in ("owner.v", "-owner.id"):
+        page = things.read(f"sort={sort}&limit=1&meta=*")
+        assert [each["owner"] for each in page.data] == [1]
+        assert page.body["meta"]["total_count"] == 1
+
+
+def test_a_relation_to_a_view_that_repeats_a_key_sorts_by_one_of_its_items(stage: Stage) -> None:
+    stage.execute("CREATE TABLE twice (id integer PRIMARY KEY, v text)")
+    things = table(stage.admin, field("seen", "integer"))
+    relation = {"collection": things.name, "field": "seen", "related_collection": "twice"}
+    assert stage.admin.post("/relations", relation).status == 200
+    stage.execute(
+        "DROP TABLE twice CASCADE; CREATE VIEW twice AS "
+        "SELECT * FROM (VALUES (1, 'a'), (1, 'b'), (2, 'c'), (2, 'd')) AS rows (id, v)"
+    )
+    path = f"/fields/{things.name}/seen"
+    assert stage.admin.patch(path, {"meta": {"note": "now to a view"}}).status == 200
+    things.add({"seen": 2}, {"seen": 1}, {"seen": None})
+    assert [item["seen"] for item in things.read("sort=seen.v").data] == [1, 2, None]
+    assert [item["seen"] for item in things.read("sort=-seen.v").data] == [None, 2, 1]
+
+
 def _answers(api: Client, name: str) -> Iterator[tuple[str, Answer]]:
     quoted = quote(name, safe="")
     path = f"/items/{quoted}"
@@ -151,3 +185,18 @@ def test_what_names_nothing_is_reported_in_sentences(stage: Stage) -> None:
         ]
     assert things.get().status == 200
     assert stage.admin.get("/items/above?fields=*.*").status == 200
+
+
+def test_a_column_keeps_its_collation_with_another_type(stage: Stage) -> None:
+    things = table(stage.admin, field("name", "string", schema={"max_length": 5}))
+    stage.execute(f'ALTER TABLE {things.name} ALTER name TYPE varchar(5) COLLATE "C"')
+    collation = (
+        "SELECT collname FROM pg_attribute JOIN pg_collation ON pg_collation.oid = attcollation "
+        f"WHERE attrelid = '{things.name}'::regclass AND attname = 'name'"
+    )
+    path = f"/fields/{things.name}/name"
+    for changed in ({"schema": {"max_length": 9}}, {"type": "text"}):
+        assert stage.admin.patch(path, changed).status == 200
+        assert stage.value(collation) == "C"
+    assert stage.admin.patch(path, {"type": "integer"}).status == 200
+    assert stage.value(collation) is None

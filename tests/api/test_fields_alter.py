@@ -323,6 +323,7 @@ def test_a_renamed_field_keeps_its_data_and_everything_that_names_it_follows(
         "archive_field": "a",
         "display_template": "{{a}} {{ b }} {{aa}}",
         "item_duplication_fields": ["a", "b"],
+        "preview_url": "https://example.com/{{a}}/{{b}}",
     }
     api.patch("/collections/things", {"meta": body})
     record = change(api, "a", field="title")
@@ -336,6 +337,7 @@ def test_a_renamed_field_keeps_its_data_and_everything_that_names_it_follows(
         "archive_field": "title",
         "display_template": "{{title}} {{ b }} {{aa}}",
         "item_duplication_fields": ["title", "b"],
+        "preview_url": "https://example.com/{{title}}/{{b}}",
     }
 
 

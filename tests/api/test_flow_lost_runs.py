@@ -128,6 +128,23 @@ def test_a_run_that_was_lost_too_often_has_failed(
     assert jobs(stage, flow) == 0
 
 
+def test_no_run_is_compared_with_each_job(stage: Stage, admin: Client) -> None:
+    """The statistics are those of an empty queue, as when thousands of runs come at once."""
+    stage.execute("ANALYZE procrastinate_jobs, system_flow_runs")
+    explain = f"EXPLAIN {statement('requeue_lost_runs')}"
+    with admin.app.store.database.transaction() as transaction:
+        plan = [line for (line,) in transaction.execute(explain, (30.0, 20))]
+    (number,) = (number for number, line in enumerate(plan) if "procrastinate_jobs job" in line)
+    depth = plan[number].index("->")
+    above: list[str] = []
+    for line in reversed(plan[:number]):
+        if 0 <= line.find("->") < depth:
+            depth = line.index("->")
+            above.append(line)
+    assert "Except" in "".join(above), plan
+    assert "Join" not in "".join(above), plan
+
+
 def test_only_one_worker_at_a_time_queues_lost_runs(
     stage: Stage, admin: Client, requeue: Callable[[], float]
 ) -> None:

@@ -367,7 +367,12 @@ def test_a_user_runs_a_flow_on_items_that_it_may_read(stage: Stage, admin: Clien
     assert admin.post(f"/flows/trigger/{flow}", call).data == keys
     rule = {"title": {"_eq": "a"}}
     caller = member(stage, may("system_flows"), may(pages.name, permissions=rule))
-    assert caller.post(f"/flows/trigger/{flow}", call).status == 403
+    hidden = caller.post(f"/flows/trigger/{flow}", call)
+    assert (hidden.status, hidden.codes) == (404, ["NOT_FOUND"])
+    for missing in (keys[-1] + 1, -1, "a", None):
+        for client in (caller, admin):
+            answer = client.post(f"/flows/trigger/{flow}", {**call, "keys": [missing]})
+            assert (answer.status, answer.text) == (404, hidden.text)
     assert caller.post(f"/flows/trigger/{flow}", {**call, "keys": keys[:1]}).data == keys[:1]
     blind = member(stage, may("system_flows"))
     assert blind.post(f"/flows/trigger/{flow}", call).status == 403

@@ -245,3 +245,17 @@ def test_different_queries_fill_the_caches_of_a_process_up_to_their_bound_only(
     current = client.app.store.snapshots.current()
     assert 18 <= len(current.prepared_reads) <= 20
     assert 18 <= len(current.statements) <= 20
+
+
+def test_long_query_strings_are_not_kept(
+    make_client: Callable[..., Client], admin_token: str
+) -> None:
+    client = make_client().bearing(admin_token)
+    client.get("/roles?limit=1")
+    current = client.app.store.snapshots.current()
+    kept = len(current.prepared_reads)
+    for number in range(3):
+        fields = ",".join(["name"] * 1_000) + f",a{number}"
+        assert client.get(f"/roles?fields={fields}&alias[a{number}]=id").status == 200
+    assert client.app.store.snapshots.current() is current
+    assert len(current.prepared_reads) == kept

@@ -191,7 +191,7 @@ def test_a_part_that_hangs_is_reported_in_time_and_the_others_as_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(health_module, "MAX_SECONDS", 0.2)
-    hanging = Counted(2)
+    hanging = Counted(4)
     health = health_of(hanging=hanging, good=Counted())
     began = time.monotonic()
     for _ in range(3):
@@ -202,7 +202,7 @@ def test_a_part_that_hangs_is_reported_in_time_and_the_others_as_they_are(
             "status": "error",
             "reason": "It has not answered within 0.2 seconds",
         }
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 4  # and not as long as it hangs
     assert hanging.times == 1
 
 

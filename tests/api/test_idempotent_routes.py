@@ -12,6 +12,7 @@ import pytest
 from falcon.inspect import inspect_routes
 
 from cms.config import Config
+from tests.active_flows import make_flow
 from tests.api.described_calls import parameters_of, require_described_body
 from tests.api.test_tfa import SECRET, code
 from tests.client import Answer, Client
@@ -28,7 +29,6 @@ WITHOUT = {
     "/users/me/tfa/generate": "it changes nothing",
     "/utils/hash/generate": "it changes nothing",
     "/utils/hash/verify": "it changes nothing",
-    "/flows/trigger/{key}": "what it does is said by the flow",
     "/flows/runs/{key}/retry": "a run that is queued is not queued again",
 }
 """Routes that take no key, and why; those under /auth besides."""
@@ -139,6 +139,11 @@ def operation(setup: RouteSetup) -> Example:
     return Example("/operations", body)
 
 
+def webhook(setup: RouteSetup) -> Example:
+    flow = make_flow(setup.admin, "webhook", {"method": "POST", "async": True}, [])
+    return Example(f"/flows/trigger/{flow}", ["any JSON"])
+
+
 def notification(setup: RouteSetup) -> Example:
     recipient = setup.admin.get("/users/me").data["id"]
     return Example("/notifications", {"recipient": recipient, "subject": "once"})
@@ -246,6 +251,7 @@ EXAMPLES: dict[str, Callable[[RouteSetup], Example]] = {
     "/files": upload,
     "/files/import": from_elsewhere,
     "/flows": lambda setup: Example("/flows", {"name": "once", "trigger": "manual"}),
+    "/flows/trigger/{key}": webhook,
     "/folders": lambda setup: Example("/folders", {"name": "once"}),
     "/items/{collection}": items,
     "/notifications": notification,
@@ -323,10 +329,13 @@ def test_the_document_of_openapi_says_which_calls_take_a_key(document: Any) -> N
 
 
 def _traces(setup: RouteSetup) -> Any:
-    """Return what every call leaves something of: the history, mails,
-    files, the counter of the structure.
+    """Return what every call leaves something of: the history, mails, files, runs of flows, the
+    counter of the structure.
     """
     count = setup.files.stage.value(
-        "SELECT (SELECT count(*) FROM system_activity) + (SELECT structure FROM system_version)"
+        """
+        SELECT (SELECT count(*) FROM system_activity) + (SELECT structure FROM system_version)
+            + (SELECT count(*) FROM system_flow_runs)
+        """
     )
     return count, len(setup.mails.mails), len(setup.files.contents()), len(setup.server.seen)

@@ -8,6 +8,7 @@ from cms.cli.doctor import structure_findings
 from cms.cli.finding import OK, WARNING
 from cms.config import Config
 from cms.database.connections import Database
+from cms.schema.types.field_type import IndexKind
 from cms.structure.word_indexes import make_word_indexes
 from tests.client import Client
 from tests.databases import run_sql
@@ -51,7 +52,7 @@ def test_failed_indexes_of_fields_and_for_searches_are_named(large: Client, dsn:
     large.patch(FIELD, {"schema": {"is_indexed": False}})
     assert findings(dsn) == []
     large.patch("/collections/things", {"meta": {"searchable": True}})
-    wait_for(dsn, "the indexes for searches in things could not be built")
+    wait_for(dsn, "the indexes for searches in things are not there")
 
 
 @pytest.mark.usefixtures("worker")
@@ -92,3 +93,22 @@ def test_collections_with_indexes_of_words_are_named(
     assert findings(dsn, OK)[-1] == "indexes of words: things"
     large.post("/fields/things", {"field": "c", "type": "string"})
     assert "run `cms index --words things`" in the_finding(dsn)
+    run_sql(dsn, f"CREATE INDEX ON things {IndexKind.WORDS.value.replace('{0}', 'c')}")
+    assert "the words of things have several where one is faster" in the_finding(dsn)
+
+
+def test_indexes_of_words_that_serve_no_search_are_named(
+    large: Client, job_database: Database, dsn: str
+) -> None:
+    large.patch("/collections/things", {"meta": {"searchable": True}})
+    store = large.app.store
+    store.snapshots.refresh(store.snapshots.current())
+    make_word_indexes(job_database, store.snapshots.current().catalogue, "things")
+    # As a change leaves them that another program makes.
+    run_sql(dsn, "UPDATE system_fields SET searchable = FALSE WHERE field = 'b'")
+    named = "indexes: the words of things.b have one, and no search looks for them; run "
+    assert f"{named}`cms index --words things`" in findings(dsn)
+    # Without indexes for searches it still serves pages by relevance.
+    run_sql(dsn, "UPDATE system_collections SET searchable = FALSE")
+    assert f"{named}`cms index --words things --drop`" in findings(dsn)
+    assert not any("things.a" in finding for finding in findings(dsn))

@@ -33,6 +33,7 @@ from tests.index_building import (
     before_each_build,
     behind_each_build,
     schema,
+    set_for_database,
     state,
     wait_for_state,
 )
@@ -74,12 +75,6 @@ CHANGES = [
     ("PATCH", "/relations/others/thing", {"schema": {"on_delete": "CASCADE"}}),
     ("DELETE", "/collections/others", None),
 ]
-
-
-def set_for_database(dsn: str, setting: str, value: str) -> None:
-    """Give the sessions that begin from now on another value of a setting."""
-    command = f"ALTER DATABASE %I SET {setting} = ''{value}''"
-    run_sql(dsn, f"DO $$ BEGIN EXECUTE format('{command}', current_database()); END $$")
 
 
 @pytest.fixture

@@ -93,6 +93,21 @@ def test_a_misspelt_query_deletes_nothing(stage: Stage, admin: Client) -> None:
     assert admin.get("/items/kept").data == [{"id": 1}]
 
 
+@pytest.mark.parametrize("path", ["/items/kept", "/users", "/files", "/folders", "/comments"])
+def test_a_filter_beside_the_query_deletes_nothing(stage: Stage, admin: Client, path: str) -> None:
+    stage.execute(
+        "CREATE TABLE IF NOT EXISTS kept (id integer PRIMARY KEY); "
+        "INSERT INTO kept VALUES (1) ON CONFLICT DO NOTHING"
+    )
+    admin.post("/utils/cache/clear")
+    before = admin.get(path, limit=-1).data
+    body = {"query": {}, "filter": {"id": 2}}
+    for answer in (admin.delete(path, body), admin.patch(path, {**body, "data": {}})):
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer
+        assert answer.errors[0]["field"] == "filter"
+    assert admin.get(path, limit=-1).data == before
+
+
 def test_keys_and_a_query_together_delete_nothing(numbers: Table) -> None:
     for method in (numbers.api.delete, numbers.api.patch):
         answer = method(numbers.path, {"keys": [1], "query": {}, "data": {"n": 9}})

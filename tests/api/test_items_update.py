@@ -93,6 +93,30 @@ def test_several_items_each_get_their_own_by_an_array(books: Table) -> None:
     assert [tuple(item.values()) for item in changed] == [(3, "C", 10), (1, "a", 1), (2, "B", 2)]
 
 
+def test_an_item_whose_key_is_the_empty_text_is_one_like_any_other(admin: Client) -> None:
+    shelves = table(admin, field("code", "string", is_primary_key=True), field("room", "string"))
+    books = table(admin, field("title", "string"), field("shelf", "string"))
+    relation = {"collection": books.name, "field": "shelf", "related_collection": shelves.name}
+    assert admin.post("/relations", {**relation, "meta": {"one_field": "books"}}).status == 200
+    shelves.add({"code": "", "room": "a"})
+    empty: Json = {"code": "", "room": "b", "books": []}
+    assert admin.patch(f"{shelves.path}/", {"room": "b"}).data == empty
+    empty["room"] = "c"
+    body = {"keys": [""], "data": {"room": "c"}}
+    assert admin.patch(shelves.path, body).data == [empty]
+    empty["room"] = "d"
+    assert admin.patch(shelves.path, [{"code": "", "room": "d"}]).data == [empty]
+    shelf = {"code": "", "room": "e"}
+    books.add({"title": "t", "shelf": shelf}, {"title": "u", "shelf": {"code": ""}})
+    empty = {"code": "", "room": "e", "books": [1, 2]}
+    assert shelves.read("").data == [empty]
+    lists = {"books": {"create": [{"title": "v"}], "delete": [1]}}
+    assert admin.patch(f"{shelves.path}/", lists).data["books"] == [2, 3]
+    assert admin.patch(shelves.path, [{"code": "", "books": [1]}]).data[0]["books"] == [1]
+    assert admin.delete(shelves.path, [""]).status == 204
+    assert shelves.read("").data == []
+
+
 @pytest.mark.parametrize("who", ["admin", "member"])
 def test_a_missing_key_is_reported_once(books: Table, stage: Stage, who: str) -> None:
     caller = member(stage, may(books.name), may(books.name, action="update"))

@@ -26,6 +26,7 @@ IN_BODIES: dict[str, Callable[[int], Json]] = {
     "MAX_OFFSET": lambda n: {"offset": n},
     "MAX_FIELDS": lambda n: {"fields": [f"n{number}" for number in range(n)]},
     "MAX_PATH_STEPS": lambda n: {"fields": [".".join(["x"] * n)]},
+    "MAX_DEEP_GROUPS": lambda n: {"deep": {f"n{number}": {"_limit": 1} for number in range(n)}},
     "MAX_FILTER_DEPTH": lambda n: {"filter": nested(n - 1)},
     "MAX_SEARCH_WORDS": lambda n: {"search": " ".join(f"x{number}" for number in range(n))},
     "MAX_JSON_STEPS": lambda n: {"sort": [".".join(["document", *["x"] * n])]},
@@ -97,6 +98,32 @@ def test_what_is_asked_at_several_levels_is_counted_together(staff: Table, name:
     query = {**half, "deep": {"x": {f"_{key}": value for key, value in half.items()}}}
     assert not is_refused(staff.api.search(staff.path, half), limit)
     assert is_refused(staff.api.search(staff.path, query), limit)
+
+
+@pytest.mark.parametrize("name", ["MAX_FIELDS", "MAX_PATH_STEPS", "MAX_DEEP_GROUPS"])
+def test_past_a_limit_nothing_else_of_a_request_is_looked_at(staff: Table, name: str) -> None:
+    limit = getattr(limits, name)
+    answer = staff.api.search(staff.path, {**IN_BODIES[name](limit + 1), "limit": "x"})
+    assert is_refused(answer, limit)
+    assert len(answer.errors) == 1
+
+
+def test_beside_stars_past_their_limit_nothing_else_is_looked_at(staff: Table) -> None:
+    answer = staff.read("fields=*.*.*.*.*.*.*&filter[id][_contains]=1")
+    assert is_refused(answer, limits.MAX_FIELDS_IN_ALL)
+    assert len(answer.errors) == 1
+
+
+@pytest.mark.parametrize("parameter", ["fields", "sort", "filter"])
+def test_a_path_goes_ten_relations_deep_and_a_longer_one_is_refused_with_its_parameter(
+    staff: Table, parameter: str
+) -> None:
+    paths = [".".join([*["boss"] * depth, "id"]) for depth in (10, 11)]
+    queries = [{parameter: {path: 1} if parameter == "filter" else [path]} for path in paths]
+    met, passed = (staff.api.search(staff.path, query) for query in queries)
+    assert met.status == 200
+    assert is_refused(passed, 10)
+    assert passed.errors[0]["parameter"] == parameter
 
 
 @pytest.mark.release

@@ -10,9 +10,9 @@ import pytest
 from cms.database.statements import statement
 from cms.hashing import passwords
 from cms.hashing.passwords import Passwords
-from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer
 from tests.members import new_role
-from tests.people import PASSWORD, login, of_user, outcome, person
+from tests.people import PASSWORD, login, of_user, outcome, person, tried_again
 from tests.statements import fail_next_transaction, record_primary_fetches
 from tests.things import Stage
 
@@ -113,10 +113,7 @@ def test_fifty_wrong_logins_at_once_all_count(stage: Stage) -> None:
     email = person(stage)
 
     def wrong_login(_: int) -> object:
-        # One that finds no room among the others that hash a password has not been tried.
-        while (answer := login(stage.anonymous, email, "wrong")).status == 503:
-            pass
-        return outcome(answer)
+        return outcome(tried_again(lambda: login(stage.anonymous, email, "wrong")))
 
     with ThreadPoolExecutor(10) as threads:
         answers = list(threads.map(wrong_login, range(50)))
@@ -183,14 +180,14 @@ def test_the_first_of_two_administrators_is_suspended_and_the_second_stays(stage
     """By a parent of the role as well, and with everything at once."""
     role = new_role(stage, parent=new_role(stage, admin_access=True))
     emails = [person(stage, role=role), person(stage, role=role)]
+
+    def wrong_login(turn: int) -> Answer:
+        return tried_again(lambda: login(stage.anonymous, emails[turn % 2], "wrong"))
+
     change(stage, ADMIN_EMAIL, "status = 'archived'")
     try:
         with ThreadPoolExecutor(8) as threads:
-            list(
-                threads.map(
-                    lambda turn: login(stage.anonymous, emails[turn % 2], "wrong"), range(40)
-                )
-            )
+            list(threads.map(wrong_login, range(40)))
         assert sorted(of_user(stage, email, "status") for email in emails) == [
             "active",
             "suspended",

@@ -70,11 +70,12 @@ def test_a_link_works_once(stage: Stage, client: Client, mails: Outbox) -> None:
 
 def test_of_two_uses_at_once_one_succeeds(stage: Stage, client: Client, mails: Outbox) -> None:
     client.post(REQUEST, {"email": person(stage)})
-    with ThreadPoolExecutor(4) as threads:
+    # Of more, some would be told to try again: half of the threads are kept free from hashes.
+    with ThreadPoolExecutor(2) as threads:
         answers = list(
-            threads.map(lambda turn: reset(client, mails.token, f"new {turn}").status, range(4))
+            threads.map(lambda turn: reset(client, mails.token, f"new {turn}").status, range(2))
         )
-    assert sorted(answers) == [204, 401, 401, 401]
+    assert sorted(answers) == [204, 401]
 
 
 def test_a_new_password_ends_all_sessions_at_once(

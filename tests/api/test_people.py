@@ -113,6 +113,20 @@ def test_a_new_address_ends_other_sessions_and_not_the_one_that_set_it(
     assert one.get("/users/me").codes == ["INVALID_TOKEN"]
 
 
+def test_an_address_that_is_sent_back_unchanged_ends_no_sessions(
+    stage: Stage, admin: Client
+) -> None:
+    user = new_user(admin, email="same@example.com", password=PASSWORD)
+    caller = stage.anonymous.login("same@example.com", PASSWORD)
+    path = f"/users/{user['id']}"
+    assert admin.patch(path, {"email": "same@example.com", "title": "Editor"}).status == 200
+    assert caller.get("/users/me").status == 200
+    admin.patch("/settings", {"project_name": "Whatever moves the counter of rights"})
+    assert caller.get("/users/me").status == 200
+    users = [{"id": user["id"], "email": "same@example.com"}]
+    assert admin.patch("/users", users).status == caller.get("/users/me").status == 200
+
+
 def test_a_password_follows_the_policy_whatever_else_of_the_account_is_sent(
     stage: Stage, admin: Client
 ) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from cms.config import Config
 from cms.http.middleware import request_tracing
 from cms.http.ping import Ping
+from cms.logs import start_logging
+from cms.web.event_worker import is_immediate_of
 from tests.client import Answer, Client, with_other_status
 
 PATH = "/server/ping"
@@ -77,3 +83,67 @@ def test_a_ping_is_counted_logged_and_never_refused(
     ] * 2
     assert logged[0]["request"] == answers[0].headers["x-request-id"]
     assert client.get("/server/info").status == 429
+
+
+ENVIRON: dict[str, object] = {"PATH_INFO": PATH, "REQUEST_METHOD": "GET", "RAW_URI": PATH}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"PATH_INFO": "/server/info"},
+        {"REQUEST_METHOD": "POST"},
+        {"CONTENT_LENGTH": "5"},
+        {"HTTP_TRANSFER_ENCODING": "chunked"},
+        {"HTTP_X_SERVER_TIMING": "1"},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_only_a_ping_alone_waits_for_nothing(anonymous: Client, changed: Mapping[str, str]) -> None:
+    assert anonymous.app.is_immediate(ENVIRON)
+    assert not anonymous.app.is_immediate({**ENVIRON, **changed})
+
+
+def test_a_ping_that_is_counted_in_redis_may_have_to_wait(
+    make_client: Callable[..., Client],
+) -> None:
+    assert make_client(rate_limiter_enabled=True).app.is_immediate(ENVIRON)
+    elsewhere = make_client(rate_limiter_enabled=True, redis="redis://127.0.0.1:1/0")
+    assert not elsewhere.app.is_immediate(ENVIRON)
+
+
+def test_a_wrapper_that_has_the_attributes_of_the_service_may_have_to_wait(
+    anonymous: Client,
+) -> None:
+    app = anonymous.app
+
+    class Proxy:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(app, name)
+
+    assert is_immediate_of(app)(ENVIRON)
+    assert not is_immediate_of(Proxy())(ENVIRON)
+
+
+@pytest.fixture
+def restored_loggers() -> Iterator[None]:
+    """Give the loggers back what a test changes of them."""
+    loggers = [logging.getLogger(name) for name in ("cms", "psycopg", "procrastinate", "asyncio")]
+    before = [(logger, logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, handlers, propagate, level in before:
+        logger.handlers[:] = handlers
+        logger.propagate = propagate
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("restored_loggers")
+def test_a_ping_may_wait_for_handlers_of_an_application_around_the_service(
+    anonymous: Client, config: Config
+) -> None:
+    start_logging(replace(config, log_level="info"))
+    assert anonymous.app.is_immediate(ENVIRON)
+    logging.getLogger("cms").addHandler(logging.NullHandler())
+    assert not anonymous.app.is_immediate(ENVIRON)
+    logging.getLogger("cms").setLevel(logging.WARNING)
+    assert anonymous.app.is_immediate(ENVIRON)

@@ -9,7 +9,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cms.config import Config
-from tests.api.test_referential_history import deletions, revisions, tables
+from tests.api.test_referential_history import POINTING, TWO, deletions, revisions, tables
 from tests.client import Client
 from tests.things import Json, Stage, admin_token
 
@@ -334,3 +334,21 @@ def test_tables_that_the_service_may_not_read_hinder_no_deletion(
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute("DROP OWNED BY writes_only")
             connection.execute("DROP ROLE writes_only")
+
+
+@pytest.mark.release  # which runs on the embedded server
+@pytest.mark.parametrize("action", ["CASCADE", "SET NULL"])
+def test_keys_that_are_not_enforced_do_nothing(stage: Stage, admin: Client, action: str) -> None:
+    if stage.value("SELECT current_setting('server_version_num')::integer < 180000"):
+        pytest.skip("PostgreSQL enforces all keys before 18")
+    above, below, *_ = tables(stage, TWO + POINTING % f"{action} NOT ENFORCED")
+    admin.post(f"/items/{above}", [{"id": 1}, {"id": 2}])
+    admin.post(f"/items/{below}", [{"id": 1, "up": 1}, {"id": 2, "up": 2}])
+    assert admin.delete(f"/items/{above}/1").status == 204
+    # The item stays as it is and points nowhere, so that it leads to nothing.
+    assert admin.get(f"/items/{below}?fields=id,up").data[0] == {"id": 1, "up": 1}
+    items = admin.get(f"/items/{below}?fields=id,up.id&sort=up.name,-id").data
+    assert items == [{"id": 2, "up": {"id": 2}}, {"id": 1, "up": None}]
+    assert admin.get(f"/items/{below}?filter[up][id][_nnull]=true&fields=id").data == [{"id": 2}]
+    actions = [revision["activity"]["action"] for revision in revisions(admin, below)]
+    assert actions == ["create", "create"]

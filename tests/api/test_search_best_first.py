@@ -5,7 +5,9 @@ That the pages are right is what tests/api/test_search_ranking.py tests.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from random import Random
 
 import psycopg
 import pytest
@@ -80,6 +82,15 @@ def test_few_of_the_best_are_found_by_an_index(weighted: Searched) -> None:
     by_index = {"sample", "sample of found", "by index"}
     assert scans(weighted, f"{query}&limit=5") == by_index
     assert scans(weighted, f"{query}&limit=6") == {*by_index, "all"}
+
+
+def test_of_long_texts_the_sample_has_a_part_of_its_rows(weighted: Searched) -> None:
+    query = f"{QUERY}&fields=id&limit=5"
+    weighted.fill(CATS * 3)
+    assert sampled_rows(weighted, query) == 36
+    weighted.fill([{**row, "body": Random(0).randbytes(6000).hex()} for row in CATS * 3])
+    assert sampled_rows(weighted, query) < 24  # of which seven are to be expected
+    assert weighted.admin.column("id", query) == [1, 2, 3, 4, 5]
 
 
 def test_an_order_without_an_index_is_not_read_in_order(weighted: Searched) -> None:
@@ -205,6 +216,27 @@ def test_short_parts_which_no_index_finds_are_read_in_order(equal_with_words: Se
     assert equal_with_words.admin.column("id", query) == [21, 1, 2, 3, 4]
 
 
+def test_one_index_of_several_texts_finds_each_placing_of_a_few_words(
+    weighted_with_words: Searched,
+) -> None:
+    index = rf"{re.escape('@> ARRAY')}\[[^]]*\]"
+    both = rf"{index} AND regexp_split_to_array\([^@]*{index}"
+    for words, is_each in (("cat+dog", True), ("cat+dog+cow", False)):
+        printed = statement_of(weighted_with_words, f"search={words}&sort=_relevance")["statement"]
+        _, whole = printed.split("system_whole AS")
+        assert bool(re.search(both, whole)) == is_each
+
+
+def test_items_with_each_word_as_a_whole_one_are_ranked_without_the_texts_that_count_least(
+    weighted_with_words: Searched,
+) -> None:
+    printed = statement_of(weighted_with_words, "search=cat+dog&sort=_relevance")["statement"]
+    _, whole, others = re.split("system_whole AS|SELECT \\* FROM system_whole", printed)[:3]
+    for text, is_read in (("title", True), ("body", False)):
+        assert (f'system_fold_unindexed(t0."{text}")' in whole) == is_read
+        assert f'system_fold_unindexed(t0."{text}")' in others
+
+
 def test_parts_of_several_words_are_ranked(equal_with_words: Searched) -> None:
     explained = statement_of(equal_with_words, "search=cat+dog&sort=_relevance")
     assert "system_parts" not in explained["statement"]
@@ -291,6 +323,12 @@ def scanned(searched: Searched, query: str) -> list[bool]:
     """Whether each scan of the table in the plan of a read was executed."""
     scans = (line for line in plan_of(searched, query) if f" on {searched.admin.name} " in line)
     return ["never executed" not in line for line in scans]
+
+
+def sampled_rows(searched: Searched, query: str) -> float:
+    """How many rows the sample has, whose scan is the first of the plan."""
+    first = next(line for line in plan_of(searched, query) if "Sample Scan" in line)
+    return float(re.findall(r"rows=([\d.]+)", first)[0])
 
 
 def plan_of(searched: Searched, query: str) -> list[str]:

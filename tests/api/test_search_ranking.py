@@ -8,6 +8,7 @@ count as large.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 from hypothesis import example, given, settings
@@ -30,6 +31,7 @@ from tests.ranked_things import (
     seen_by,
     with_owners,
     with_words,
+    with_words_apart,
 )
 from tests.things import Stage, Table
 
@@ -61,6 +63,23 @@ HIDDEN_AND_NOT = [
 ]
 IN_TITLE = {**CATS[0], "body": "a cat and a dog"}
 PARTS = [PART] * 6
+NOWHERE = {**CATS[0], **dict.fromkeys(TEXTS)}
+
+
+def placings(first: str, second: str) -> list[Row]:
+    """Return items with two words in each way in which they may stand in the texts."""
+    rows: list[Row] = []
+    for one, other in product(TEXTS, repeat=2):
+        row = {**NOWHERE, one: first}
+        rows.append(row | {other: f"{row[other] or ''} {second}"})
+    return rows
+
+
+SEVENS = [
+    *placings("cat", "7"),
+    *({**NOWHERE, "size": 7, text: "a cat"} for text in TEXTS),
+    *placings("7", "cat"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -89,9 +108,23 @@ def equal_with_words(stage: Stage) -> Searched:
     return with_words(stage, with_owners(stage, searched(stage, EQUAL)))
 
 
+@pytest.fixture(scope="module")
+def weighted_with_words_apart(stage: Stage) -> Searched:
+    return with_words_apart(stage, with_owners(stage, searched(stage, WEIGHTED)))
+
+
+KINDS = [
+    "weighted",
+    "equal",
+    "weighted_with_words",
+    "equal_with_words",
+    "weighted_with_words_apart",
+]
+
+
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("caller", ["member", "reader", "admin"])
-@pytest.mark.parametrize("kind", ["weighted", "equal", "weighted_with_words", "equal_with_words"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_page_is_that_of_the_ranking(
     request: pytest.FixtureRequest, kind: str, caller: str
 ) -> None:
@@ -118,6 +151,9 @@ def test_every_page_is_that_of_the_ranking(
     @example(rows=[*CATS, PART, PART], words=["cat"], sort="", limit=2, offset=0)
     # A page that begins behind the last but one of the whole words goes on with parts.
     @example(rows=[*PARTS, IN_BODY, IN_BODY, IN_BODY], words=["cat"], sort="", limit=2, offset=0)
+    # Several words are looked for in each placing, and beside numbers.
+    @example(rows=placings("cat", "dog"), words=["cat", "dog"], sort="", limit=2, offset=0)
+    @example(rows=SEVENS, words=["cat", "7"], sort=",-size", limit=2, offset=0)
     def compare(rows: list[Row], words: list[str], sort: str, limit: int, offset: int) -> None:
         searched.fill(rows)
         items = [{**row, "id": number} for number, row in enumerate(rows, start=1)]

@@ -251,6 +251,20 @@ def test_a_session_is_renewed_and_ended(mag: Magazine) -> None:
     assert outcome(refresh(mag, renewed["refresh_token"])) == WRONG
 
 
+def test_values_that_are_sent_back_unchanged_end_no_session(mag: Magazine) -> None:
+    share = mag.share(password="open sesame", date_end="2999-01-01T00:00:00Z")
+    guest = mag.stage.anonymous.bearing(mag.use(share, "open sesame").data["access_token"])
+    path = f"/shares/{share['id']}"
+    names = ("password", "role", "date_start", "date_end")
+    same = {name: mag.writer.get(path).data[name] for name in names}
+    assert mag.writer.patch(path, {**same, "name": "Another name"}).status == 200
+    # A change of the settings has every process look at its sessions again.
+    mag.admin.patch("/settings", {"project_name": "Magazine"})
+    assert guest.get("/items/articles/2").status == 200
+    assert mag.writer.patch(path, {**same, "date_end": "2998-01-01T00:00:00Z"}).status == 200
+    assert guest.get("/items/articles/2").status == 401
+
+
 @pytest.mark.parametrize(
     "change", [{"password": "another"}, {"date_end": "2999-01-01T00:00:00Z"}, {"role": None}, None]
 )

@@ -93,3 +93,13 @@ def test_values_that_another_program_has_mended_and_made_unique_have_not_failed(
     run_sql(dsn, "ALTER TABLE things DROP CONSTRAINT by_hand")
     large.post("/utils/cache/clear")
     assert "unique_build" not in schema(large)
+
+
+def test_a_constraint_of_others_with_the_name_of_the_index_is_no_obstacle(
+    large: Client, config: Config, job_database: Database, dsn: str
+) -> None:
+    run_sql(dsn, "ALTER TABLE things ADD CONSTRAINT things_a_idx CHECK (a <> 'never')")
+    make_unique(large)
+    work(config, job_database)
+    assert schema(large)["is_unique"] is True
+    assert_unique(dsn, "a")

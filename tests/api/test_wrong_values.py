@@ -89,3 +89,23 @@ def test_what_else_is_wrong_is_reported_with_its_value(
         "field": name,
         "value": value,
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "payload"),
+    [
+        ("/flows", {"name": "f", "trigger": "operation"}),
+        ("/dashboards", {"name": "d"}),
+        ("/presets", {"collection": "system_users"}),
+    ],
+)
+def test_a_colour_is_a_hex_code(admin: Client, path: str, payload: dict[str, Any]) -> None:
+    for color in ("red", "#12", "#6644FG"):
+        answer = admin.post(path, {**payload, "color": color})
+        assert answer.status == 422, answer
+        assert [error["path"] for error in answer.errors] == [["color"]]
+    row = admin.post(path, {**payload, "color": "#6644FF"}).data
+    assert row["color"] == "#6644FF"
+    assert admin.patch(f"{path}/{row['id']}", {"color": "red"}).status == 422
+    assert admin.patch(f"{path}/{row['id']}", {"color": None}).status == 200
+    admin.delete(f"{path}/{row['id']}")

@@ -183,6 +183,15 @@ def test_a_file_over_the_limit_is_refused_and_nothing_of_it_stays(files: FileSer
         assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"])
 
 
+def test_the_files_of_a_form_have_one_limit_together(files: FileService) -> None:
+    first = ("file", b"x" * 60_000, "a.txt")
+    answer = files.send("POST", "/files", first, ("file", b"x" * 40_000, "b.txt"))
+    assert answer.status == 200, answer
+    with files.nothing_stays():
+        answer = files.send("POST", "/files", first, ("file", b"x" * 40_001, "b.txt"))
+        assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"])
+
+
 def test_a_form_that_declares_too_large_a_size_is_refused_unread(files: FileService) -> None:
     with files.nothing_stays():
         headers = {

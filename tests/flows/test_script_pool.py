@@ -179,11 +179,10 @@ def test_a_value_that_takes_for_ever_to_write_is_stopped(tmp_path: Path, stateme
     ],
 )
 def test_a_script_spoils_nothing_but_its_own_values(pool: ScriptPool, statement: str) -> None:
-    start = time.monotonic()
     outcome = pool.run(body(f"{statement}; return data.n"), {"n": 5})
     assert outcome.result == 5
     assert sum(map(len, outcome.lines)) < 10
-    assert time.monotonic() - start < 0.5
+    assert not outcome.has_failed  # as it would at the time limit
 
 
 @pytest.mark.parametrize("delay", ["0", "5", "-1", "'x'", "null"])
@@ -288,10 +287,9 @@ def test_other_scripts_run_beside_one_without_an_end(tmp_path: Path) -> None:
         pool.run(body("return 1"), {})
         with ThreadPoolExecutor(1) as threads:
             endless = threads.submit(pool.run, body("while (true) {}"), {})
-            start = time.monotonic()
             for number in range(5):
                 assert pool.run(body("return data.n"), {"n": number}).result == number
-            assert time.monotonic() - start < 2.5
+            assert not endless.done()
             assert endless.result().has_failed
     finally:
         pool.close()

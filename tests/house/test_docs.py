@@ -79,7 +79,7 @@ def test_every_route_is_documented(settings: Config) -> None:
 
 
 def test_every_link_of_the_documentation_leads_somewhere() -> None:
-    for file in [ROOT / "README.md", *DOCS.glob("*.md")]:
+    for file in [ROOT / "README.md", *DOCS.glob("**/*.md")]:
         for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", file.read_text()):
             page_file = file.parent / target if target else file
             assert page_file.exists(), f"{file.name} links to {target}"
@@ -92,6 +92,16 @@ def anchors_of(page_text: str) -> set[str]:
     """Return the anchors of the headings of a page, as they are made on the web."""
     headings = re.findall(r"^#+ (.+)$", page_text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_code_map_names_every_folder_and_no_module_that_is_not_there() -> None:
+    code_map = page("code-map.md")
+    paths = [f"/{file.relative_to(ROOT)}" for file in ROOT.glob("cms/**/*.py")]
+    paths += [f"/{file.relative_to(ROOT)}" for file in ROOT.glob("tests/**/*.py")]
+    named = re.findall(r"(?<![\w*/])[\w/]+\.py\b", code_map)
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in paths)] == []
+    folders = {Path(path).parent.name for path in paths if path.startswith("/cms/")}
+    assert [name for name in folders if not re.search(rf"\b{name}\b", code_map)] == []
 
 
 def test_what_serves_the_version_before_is_listed_for_its_removal() -> None:

@@ -71,6 +71,31 @@ def test_many_jobs_are_put_in_the_queue_with_one_statement_and_run_in_their_orde
     assert [job.payload["number"] for job in done] == list(range(100))
 
 
+def test_of_many_jobs_in_a_queue_that_was_empty_the_first_is_taken_without_comparing_all(
+    queue: QueueDatabase,
+) -> None:
+    count = 1000
+    fetch = "SELECT id FROM procrastinate_fetch_job_v2(NULL, NULL)"
+    with psycopg.connect(queue.dsn, autocommit=True) as worker:
+        worker.execute("VACUUM (FULL, ANALYZE) procrastinate_jobs")
+        # Often enough that PostgreSQL keeps the plan, which it has made for an empty table.
+        for _ in range(10):
+            assert worker.execute(fetch).fetchall() == [(None,)]
+        with worker.transaction():
+            worker.execute(
+                "INSERT INTO procrastinate_jobs (queue_name, task_name, args) "
+                "SELECT 'note', 'note', '{}' FROM generate_series(1, %s)",
+                (count,),
+            )
+            assert worker.execute(fetch).fetchall() != [(None,)]
+            reads = worker.execute(
+                "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables "
+                "WHERE relid = 'procrastinate_jobs'::regclass"
+            ).fetchone()
+    assert reads
+    assert reads[0] < 10 * count
+
+
 def test_workers_are_notified_of_all_jobs_but_those_that_they_look_for(
     queue: QueueDatabase,
 ) -> None:
@@ -274,6 +299,7 @@ def test_a_worker_runs_as_many_flows_as_the_setting_allows(queue: QueueDatabase)
         "mail": None,
         "flow": 7,
         "index_build": 1,
+        "word_index_build": 1,
         "search_index": None,
         "maintain": None,
     }

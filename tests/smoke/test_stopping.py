@@ -54,14 +54,15 @@ def test_connections_that_come_while_the_service_stops_are_refused_or_answered(
 ) -> None:
     with (
         serving(installed, WEB_CONCURRENCY="2") as service,
-        socket.create_connection(("127.0.0.1", service.port)) as idle,
+        socket.create_connection(("127.0.0.1", service.port)) as slow,
     ):
-        idle.sendall(PING + b"\r\n")  # a connection that is kept keeps a worker for a while
-        idle.recv(1000)
+        slow.sendall(PING + b"\r\n")
+        slow.recv(1000)
+        slow.sendall(PING)  # half a request keeps a worker for a while
         require_refused_or_answered(ping_until_refused(service.port, service.process.terminate))
         assert service.process.poll() is None
-        idle.sendall(PING + b"\r\n")
-        answer = idle.makefile("rb").read()
+        slow.sendall(b"\r\n")
+        answer = slow.makefile("rb").read()
         assert answer.endswith(b"pong")
         assert b"Connection: close" in answer
         assert service.wait_for_exit() == 0
@@ -70,13 +71,14 @@ def test_connections_that_come_while_the_service_stops_are_refused_or_answered(
 def test_connections_that_come_while_a_gunicorn_of_your_own_stops_are_refused_or_answered() -> None:
     with (
         gunicorn(ROOT / "gunicorn.conf.py") as (server, port),
-        socket.create_connection(("127.0.0.1", port)) as idle,
+        socket.create_connection(("127.0.0.1", port)) as slow,
     ):
-        idle.sendall(PING + b"\r\n")
-        idle.recv(1000)
+        slow.sendall(PING + b"\r\n")
+        slow.recv(1000)
+        slow.sendall(PING)
         require_refused_or_answered(ping_until_refused(port, server.terminate))
         assert server.poll() is None
-        idle.close()
+        slow.close()
         assert server.wait(TIMEOUT_SECONDS) == 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cms.access.guard import guard
+from cms.access.guard import QueryBounds, guard
 from cms.access.policy import Policy
 from cms.database.connections import Row
 from cms.query.language.parse import PageSizes, parse_query_string
@@ -39,8 +39,7 @@ class Compiler:
             collection,
             catalogue=self.catalogue,
             policy=Policy(is_admin=True),
-            depth=10,
-            page=page,
+            bounds=QueryBounds(10, page),
         )
         statement = finish_statement(plan(guarded))
         return statement, bind_values(statement.values, Bindings(parsed.literals, user=USER))

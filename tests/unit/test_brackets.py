@@ -85,6 +85,16 @@ def test_what_is_refused(query_string: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query_string", "parameter"),
+    [("limit=1&search=a%00b", "search"), ("filter[a%00]=1", "filter"), ("x%00=1", "x\0")],
+)
+def test_a_zero_character_is_refused_with_its_parameter(query_string: str, parameter: str) -> None:
+    with pytest.raises(Refused, match=r"U\+0000") as refused:
+        nested_params(query_string)
+    assert refused.value.problems[0].extensions["parameter"] == parameter
+
+
+@pytest.mark.parametrize(
     ("value", "expected"),
     [
         ({"0": "a", "1": "b"}, ["a", "b"]),

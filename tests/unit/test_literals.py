@@ -41,6 +41,7 @@ def test_literals_are_numbered_in_the_order_in_which_they_come() -> None:
         ("$NOW(-1 hour)", Now(-1, "hour")),
         ("$NOW(+2days)", Now(2, "day")),
         ("$NOW( - 3 mo )", Now(-3, "month")),
+        ("$NOW(-\t3\nmo)", Now(-3, "month")),
         ("$CURRENT_ROLE", CallerKey(Caller.ROLE)),
         ("$CURRENT_USER.role.name", CallerValue(Caller.USER, parse_path("role.name"))),
         ("$5", "$5"),
@@ -59,6 +60,14 @@ def test_variables(text: object, expected: object) -> None:
 def test_a_time_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="time"):
         parse_variable(text)
+
+
+@pytest.mark.parametrize("end", ["h)", "1", "- 1"])
+def test_a_time_with_a_million_blanks_is_refused_without_trying_each_of_them_again(
+    end: str,
+) -> None:
+    with pytest.raises(ValueError, match="time"):
+        parse_variable("$NOW(" + " " * 1_000_000 + end)
 
 
 def moment(now: Now) -> datetime:

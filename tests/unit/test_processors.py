@@ -6,11 +6,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from cms.processes import processors
-from cms.web.affinity import Affinity, idler_processor
+from cms.processes.machine import present_machine
+from cms.web import affinity
+from cms.web.affinity import Affinity, better_processor
+from cms.web.worker_table import WorkerTable
 
 AVAILABLE = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
 
@@ -20,8 +24,14 @@ several_processors = pytest.mark.skipif(
 
 KEPT_ON_ONE = """
 import os, sys, threading
+from pathlib import Path
 from cms.hashing import passwords
 from cms.processes import processors
+from cms.web import affinity
+from cms.web.affinity import Affinity
+from cms.web.worker_table import WorkerTable
+
+affinity.MIN_SECONDS = affinity.MAX_SECONDS = 0.0
 
 def shown():
     return sorted(os.sched_getaffinity(0))
@@ -51,19 +61,15 @@ LOC:   15767483   16117250   15767483   Local timer interrupts
 """
 
 
-def test_a_lone_worker_begins_where_devices_interrupt_least(
+def test_the_processor_that_devices_interrupt_least_is_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "interrupts"
     file.write_text(INTERRUPTS)
     monkeypatch.setattr(processors, "_INTERRUPTS", file)
     monkeypatch.setattr(processors, "available_processors", lambda: (0, 1, 2, 3))
-    chosen: list[int] = []
-    monkeypatch.setattr(processors, "keep_on", chosen.append)
     assert processors.device_interrupts() == {0: 1, 1: 13981821, 3: 9}
-    for number in range(5):
-        Affinity(number)
-    assert chosen == [2, 0, 3, 1, 2]
+    assert processors.least_interrupted() == [2, 0, 3, 1]
 
 
 def test_without_counts_of_interrupts_the_first_processor_is_chosen(
@@ -71,10 +77,7 @@ def test_without_counts_of_interrupts_the_first_processor_is_chosen(
 ) -> None:
     monkeypatch.setattr(processors, "_INTERRUPTS", tmp_path / "missing")
     monkeypatch.setattr(processors, "available_processors", lambda: (4, 5))
-    chosen: list[int] = []
-    monkeypatch.setattr(processors, "keep_on", chosen.append)
-    Affinity(0)
-    assert chosen == [4]
+    assert processors.least_interrupted() == [4, 5]
 
 
 @several_processors
@@ -147,31 +150,16 @@ finally:
 def test_a_worker_leaves_a_processor_that_other_programs_occupy() -> None:
     run("""
 from itertools import count
-from cms.web import affinity
 
 # Since each look, others have used the first processor all the time, and no other one at all.
 busy = count(0.0, 1000.0)
 processors.busy_seconds = lambda: {number: 0.0 for number in available} | {available[0]: next(busy)}
-affinity.MIN_SECONDS = affinity.MAX_SECONDS = 0.0
-
-kept = affinity.Affinity(0)
+kept = Affinity(available[0], WorkerTable().new_entry())
 assert shown() == in_a_thread(shown) == [available[0]]
 kept.review()
 assert shown() == in_a_thread(shown) == [available[1]]
 kept.review()
 assert shown() == [available[1]]
-""")
-
-
-@several_processors
-def test_workers_with_successive_numbers_are_on_different_processors() -> None:
-    run("""
-from cms.web.affinity import Affinity
-
-Affinity(1000)
-first = shown()
-Affinity(1001)
-assert len(first) == 1 and first != shown()
 """)
 
 
@@ -189,4 +177,193 @@ assert len(first) == 1 and first != shown()
 def test_a_worker_moves_where_others_work_much_less(
     shares: dict[int, float], better: int | None
 ) -> None:
-    assert idler_processor(0, shares) == better
+    assert better_processor(0, (0, 1, 2), shares=shares) == better
+
+
+@pytest.mark.parametrize(
+    ("shares", "workers", "better"),
+    [
+        ({0: 0.9, 1: 0.1}, [1], None),
+        ({0: 0.9, 1: 0.1}, [0, 1], 1),
+        ({0: 0.5, 1: 0.5}, [0], 1),
+        ({0: 0.2, 1: 0.9, 2: 0.8}, [0, 1], 2),
+        ({0: 0.9, 1: 0.1, 2: 0.4}, [1], 2),
+        ({0: 0.0, 1: 0.5}, [0, 0, 1, 1], None),
+    ],
+    ids=[
+        "one each",
+        "as many there",
+        "two here",
+        "a free one",
+        "not beside another",
+        "more workers than processors",
+    ],
+)
+def test_workers_of_one_service_share_no_processor_beside_a_free_one(
+    shares: dict[int, float], workers: list[int], better: int | None
+) -> None:
+    assert better_processor(0, tuple(shares), shares=shares, workers=workers) == better
+
+
+@several_processors
+def test_a_worker_leaves_the_processor_of_another_worker() -> None:
+    run("""
+processors.busy_seconds = lambda: dict.fromkeys(available, 0.0)
+table = WorkerTable()
+other = table.new_entry()
+other.publish_processor(available[0])
+
+kept = Affinity(available[0], table.new_entry())
+kept.review()
+assert shown() == [available[0]], "the other one does not serve yet"
+other.publish(1)
+kept.review()
+assert shown() != [available[0]]
+assert other.processors_of_others() == [], "this one does not serve yet"
+""")
+
+
+@pytest.mark.parametrize(
+    ("workers", "better"), [([0], 1), ([1], None), ([], None)], ids=["two here", "apart", "alone"]
+)
+def test_workers_part_also_where_the_system_does_not_tell_how_busy_processors_are(
+    workers: list[int], better: int | None
+) -> None:
+    assert better_processor(0, (0, 1), shares={}, workers=workers) == better
+
+
+def test_a_processor_that_the_worker_may_not_use_any_more_is_left() -> None:
+    assert better_processor(0, (1, 2), shares={1: 0.8, 2: 0.3}, workers=[]) == 2
+
+
+@several_processors
+def test_a_worker_whose_processor_is_taken_away_goes_to_another_one() -> None:
+    run("""
+entry = WorkerTable().new_entry()
+kept = Affinity(available[0], entry)
+for thread in os.listdir("/proc/self/task"):
+    os.sched_setaffinity(int(thread), available[1:])
+kept.review()
+assert [entry.processor] == shown() == in_a_thread(shown) != [available[0]]
+assert processors.available_processors() == tuple(available[1:])
+""")
+
+
+@several_processors
+def test_where_the_system_refuses_a_processor_none_counts_as_taken() -> None:
+    run("""
+def refuse(thread, processors):
+    raise PermissionError
+
+first, second = WorkerTable().new_entry(), WorkerTable().new_entry()
+os.sched_setaffinity(0, available)
+os.sched_setaffinity, allowed = refuse, os.sched_setaffinity
+kept = Affinity(available[0], first)
+kept.review()
+assert first.processor is None
+assert shown() == available
+os.sched_setaffinity = allowed
+kept.review()
+assert [first.processor] == shown(), "the next review tries again"
+""")
+
+
+@several_processors
+def test_without_proc_the_threads_of_python_are_kept() -> None:
+    run("""
+processors._TASKS = processors._STATISTICS = processors._INTERRUPTS = Path("/nowhere")
+gate, answers = threading.Event(), []
+thread = threading.Thread(target=lambda: (gate.wait(), answers.append(shown())))
+thread.start()
+Affinity(available[0], WorkerTable().new_entry()).review()
+gate.set()
+thread.join()
+assert answers == [shown()] == [[available[0]]]
+""")
+
+
+@several_processors
+def test_a_thread_that_starts_meanwhile_is_kept_as_well() -> None:
+    run("""
+gate, answers = threading.Event(), []
+thread = threading.Thread(target=lambda: (gate.wait(), answers.append(shown())))
+thread.start()
+own = threading.get_native_id()
+looks = iter([{own}, {own, thread.native_id}, {own, thread.native_id}])
+processors._threads = lambda: next(looks)
+processors.keep_on(available[0])
+gate.set()
+thread.join()
+assert answers == [[available[0]]]
+""")
+
+
+@several_processors
+def test_work_on_all_processors_goes_on_while_the_worker_moves() -> None:
+    run("""
+inside, moved, answers = threading.Event(), threading.Event(), []
+
+def work():
+    with processors.all_processors():
+        with processors.all_processors():
+            inside.set()
+            moved.wait()
+        answers.append(shown())
+    answers.append(shown())
+
+thread = threading.Thread(target=work)
+thread.start()
+inside.wait()
+processors.keep_on(available[0])
+moved.set()
+thread.join()
+assert answers == [available, [available[0]]]
+""")
+
+
+@pytest.mark.parametrize("text", ["", "\n", "cpu0 1 2\n", "cpu0 a b c d e f g h\n"])
+def test_statistics_in_another_form_tell_nothing(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "statistics"
+    file.write_text(text)
+    monkeypatch.setattr(processors, "_STATISTICS", file)
+    assert processors.busy_seconds() == {}
+
+
+@pytest.fixture
+def immediate_reviews(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(affinity, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(affinity, "MAX_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("immediate_reviews")
+def test_systems_without_a_choice_of_processors_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.delattr(os, "sched_setaffinity", raising=False)
+    expect_no_choice()
+
+
+@pytest.mark.usefixtures("immediate_reviews")
+def test_a_sandbox_that_tells_no_processors_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", Mock(side_effect=PermissionError), raising=False)
+    expect_no_choice()
+
+
+@pytest.mark.usefixtures("immediate_reviews")
+def test_where_there_is_one_processor_only_no_thread_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processors, "available_processors", lambda: (3,))
+    monkeypatch.setattr(processors, "keep_on", Mock(side_effect=AssertionError))
+    Affinity(3, WorkerTable().new_entry()).review()
+
+
+def expect_no_choice() -> None:
+    entry = WorkerTable().new_entry()
+    Affinity(None, entry).review()
+    assert entry.processor is None
+    assert processors.least_interrupted() == []
+    assert present_machine().cores >= 1

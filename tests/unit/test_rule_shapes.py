@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cms.access.guard import guard
+from cms.access.guard import QueryBounds, guard
 from cms.access.policy import Policy, StoredGrant
 from cms.query.language.ast import EVERYTHING
 from cms.query.language.filters import parse_filter
@@ -33,8 +33,7 @@ def statement(query_string: str, *grants: StoredGrant) -> str:
         "books",
         catalogue=LIBRARY,
         policy=Policy(name="members", grants={("books", "read"): grants}),
-        depth=10,
-        page=page,
+        bounds=QueryBounds(10, page),
     )
     return finish_statement(plan(guarded)).text
 

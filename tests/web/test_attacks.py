@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import eventually
 from tests.web.servers import Running, running, tls_files
 from tests.web.test_clients import HALF_A_HEAD, LONG_DEADLINES, SHORT_DEADLINES
 from tests.web.wire import Wire
@@ -128,8 +129,7 @@ def test_connections_that_are_reset_as_they_are_made_leave_nothing(long_deadline
         connection.close()
     with long_deadlines.connect(5) as wire:
         assert wire.get("/").status == 200
-    time.sleep(0.5)
-    assert worker.num_fds() <= before
+    eventually(lambda: worker.num_fds() <= before)
     assert "Traceback" not in long_deadlines.log_text()
 
 

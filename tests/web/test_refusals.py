@@ -28,6 +28,8 @@ MIN_ROUNDS = 4
 MAX_ROUNDS = 30
 DELAY_STEP_SECONDS = 0.004
 
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
 HALF_A_HEAD = b"GET /second HTTP/1.1\r\nHo"
 HALF_A_BODY = b"POST /second HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf"
 MALFORMED = b"GET /second HTTP/1.1\r\nHost: x\r\nContent-Length: none\r\n\r\n"
@@ -169,14 +171,17 @@ def send_until_the_end(wire: Wire, data: bytes) -> None:
 
 
 def test_connections_beyond_the_limit_get_one_answer_each() -> None:
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n"
     with (
         running("event", worker_connections=20, threads=4, keep_alive=1) as server,
         ExitStack() as stack,
     ):
-        busy = [stack.enter_context(server.connect()) for _ in range(20)]
-        for wire in busy:
-            wire.send(get("/sleep?seconds=0.5"))
-        time.sleep(0.3)  # a connection whose request has not been read would make room
+        busy: list[Wire] = []
+        for _ in range(20):
+            busy.append(stack.enter_context(server.connect()))
+            busy[-1].send(head)
+            # A connection whose request has not been read would make room.
+            assert busy[-1].read(len(CONTINUE)) == CONTINUE
         beyond: list[Wire] = []
         for _ in range(50):
             beyond.append(stack.enter_context(server.connect()))
@@ -192,4 +197,5 @@ def test_connections_beyond_the_limit_get_one_answer_each() -> None:
                 refusals += 1
         assert refusals > 0
         for wire in busy:
-            assert wire.answer().status == 200
+            wire.send(b"x" * 1_000_000)
+            assert wire.answer().json()["size"] == 1_000_000

@@ -24,7 +24,7 @@ _ALIASES: Mapping[str, str] = MappingProxyType({"SEARCH": "QUERY"})
 # an unknown method that is routed as TRACE is answered 405.
 _UNSUPPORTED = "TRACE"
 _METHOD_NOT_ALLOWED = 405
-_CONTENT_HEADERS = ("CONTENT-TYPE", "CONTENT-LENGTH")
+_CONTENT_HEADERS = ("CONTENT_TYPE", "CONTENT_LENGTH")
 """Headers that WSGI passes under other names than all others."""
 _KNOWN = frozenset(falcon.COMBINED_METHODS) - {"WEBSOCKET"}
 
@@ -152,17 +152,18 @@ class Request(falcon.Request):
         default: str | None = None,
     ) -> str | None:
         """Return a header; one that is missing costs no exception, as it does in Falcon."""
-        value: str | None = self.env.get(_environ_name(name))
-        if value is not None:
-            return value
-        if required or name.upper() in _CONTENT_HEADERS:
-            return super().get_header(name, required, default)
-        return default
+        value: str | None = self.env.get(_environ_name(name), default)
+        if value is None and required:
+            return super().get_header(name, required)
+        return value
 
 
 @lru_cache(maxsize=256)  # names come from the code alone
 def _environ_name(header: str) -> str:
-    return f"HTTP_{header.upper().replace('-', '_')}"
+    name = header.upper().replace("-", "_")
+    if name in _CONTENT_HEADERS:
+        return name
+    return f"HTTP_{name}"
 
 
 def method_label(request: falcon.Request, status: int) -> str:

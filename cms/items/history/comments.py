@@ -16,7 +16,7 @@ from cms.items.read.answers import json_body
 from cms.items.read.prepare import RowTest
 from cms.items.read.reads import parse_key, require_own_user, require_user
 from cms.items.write.transaction.executor import Executor
-from cms.items.write.transaction.named_keys import named_keys
+from cms.items.write.transaction.named_keys import named_keys, require_selection, selection_of
 from cms.items.write.transaction.preconditions import check_match
 from cms.query.language.parse import parse_query_string
 from cms.schema.model import Collection
@@ -141,8 +141,9 @@ def _changes(executor: Executor, payload: object) -> dict[str, str]:
             "The body must be an array of comments with their keys, or hold data with keys or query"
         )
         raise invalid_payload(reason)
+    selection = require_selection(payload, "data")
     text = parse_change(payload["data"])
-    return dict.fromkeys(_named(executor, payload), text)
+    return dict.fromkeys(_named(executor, selection), text)
 
 
 def _write_texts(
@@ -180,12 +181,11 @@ def delete_comments(store: Store, identity: Identity, payload: object) -> None:
     One comment that the caller may not delete refuses them all.
     """
     require_user(identity)
-    selection = payload if isinstance(payload, Mapping) else {"keys": payload}
-    _run(store, identity, partial(_delete_many, selection=selection))
+    _run(store, identity, partial(_delete_many, payload=payload))
 
 
-def _delete_many(executor: Executor, *, selection: Mapping[str, object]) -> None:
-    _delete(executor, _named(executor, selection))
+def _delete_many(executor: Executor, *, payload: object) -> None:
+    _delete(executor, _named(executor, selection_of(payload)))
 
 
 def _delete(executor: Executor, keys: Sequence[str], *, if_match: str | None = None) -> None:

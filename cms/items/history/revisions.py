@@ -14,11 +14,12 @@ from cms.items.read.prepare import ReadRequest, RowTest, narrow_to_key, statemen
 from cms.items.read.reads import Item, ReadAnswer, parse_key, read_list, read_one
 from cms.items.write import writes
 from cms.query.language.ast import Pick, Query, Slot
+from cms.query.sql.locks import history_key
 from cms.schema.field_names import FieldName
 from cms.schema.model import Collection, Field
 from cms.schema.system import REVISIONS
 from cms.store.context import RequestContext
-from cms.store.fetching import fetch_current
+from cms.store.fetching import fetch_current, fetch_fragment
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
@@ -99,7 +100,7 @@ def _tests_of_item(
     catalogue = context.snapshot.catalogue
     policy = context.actor.policy
     collection = readable_collection(name, catalogue=catalogue, policy=policy)
-    if collection.primary_key is None or not key:
+    if collection.primary_key is None:
         raise not_found()
     item = parse_key(collection, key)
     view = view_of(name, catalogue=catalogue, policy=policy)
@@ -107,13 +108,20 @@ def _tests_of_item(
     # No rule can be tried on an item that is gone, so a caller with a rule sees none of those.
     if view.rule != UNRESTRICTED and not _is_readable(store, context, collection, item):
         raise not_found()
-    tests = [RowTest("collection", "_eq", name), RowTest("item", "_eq", item)]
+    item_name = _history_key(context, collection, item)
+    tests = [RowTest("collection", "_eq", name), RowTest("item", "_eq", item_name)]
     # Older revisions are of a former collection of this name. Rules hide them from others than
     # administrators, who ask here for the present collection.
     last_former = collection.former_history.get(REVISIONS)
     if last_former and policy.is_admin:
         tests.append(RowTest("id", "_gt", str(last_former)))
     return tuple(tests)
+
+
+def _history_key(context: RequestContext, collection: Collection, key: str) -> str:
+    """Return a key as history names its item: as PostgreSQL writes it."""
+    rows = fetch_fragment(context.fetch, history_key(collection, key), context.bindings())
+    return str(rows[0][0])
 
 
 def _is_readable(store: Store, context: RequestContext, collection: Collection, key: str) -> bool:

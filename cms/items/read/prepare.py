@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple, cast
 
 from cms.access.dependencies import TracedCatalogue
-from cms.access.guard import guard, readable_collection
+from cms.access.guard import QueryBounds, guard, readable_collection
 from cms.errors import STATUS, Refused, invalid_query
 from cms.items.read.cursors import CursorSeal, open_cursor, seal_of
 from cms.query.language.ast import (
@@ -26,6 +26,7 @@ from cms.query.language.ast import (
 )
 from cms.query.language.brackets import nested_params
 from cms.query.language.cursor_parameters import wrong_token
+from cms.query.language.limits import LimitExceeded
 from cms.query.language.parse import PageSizes, UnreadableParameters, parse
 from cms.query.language.query_parts import refusal_of_all
 from cms.query.language.shapes import shape_of
@@ -38,6 +39,9 @@ from cms.store.context import RequestContext
 from cms.store.snapshot import PreparedRead
 from cms.store.statement_caches import CachedStatement
 from cms.store.store import Store
+
+MAX_CACHED_SHAPE = 4_000
+"""Characters of the longest shape of a query string that is kept: 2,000 of them take 8 MB."""
 
 _CURSOR = re.compile(r"page(?:\[|%5[Bb])after")
 """A page behind another: nearly every one has a token of its own, which makes no shape."""
@@ -100,6 +104,8 @@ def prepare_read(
         store.database.metrics.count_plan_cache_hit()
         return cached.statement, shape.fill_gaps(cached.literals)
     preparation = _Preparation(store, context, request, keyed, for_answer, nested_page)
+    if len(shape.text) > MAX_CACHED_SHAPE:
+        return preparation.run_or_refuse_all(_params_of(request))
     try:
         cached = preparation.run(shape.params())
     except Refused:
@@ -196,15 +202,19 @@ class _Preparation(NamedTuple):
         # A refusal of rights stays alone: more problems would reveal which names exist.
         if first.status != STATUS["INVALID_QUERY"]:
             return first
+        # A query that asks for too much is not looked at any further.
+        if isinstance(first, LimitExceeded):
+            return first
         # A keyed read has one literal more: its key, which is checked elsewhere.
         bindings = self.context.bindings((*parsed.literals, None))
-        return refusal_of_all(parsed.query, partial(self._attempt, bindings), first=first)
+        bounds = QueryBounds(self.store.depth, self.store.page.default_window)
+        attempt = partial(self._attempt, bindings, bounds)
+        return refusal_of_all(parsed.query, attempt, first=first)
 
-    def _attempt(self, bindings: Bindings, part: Query) -> None:
+    def _attempt(self, bindings: Bindings, bounds: QueryBounds, part: Query) -> None:
         """Plan a part of the query; raises `Refused` with the first problem of the part."""
-        page = self.store.page.default_window
         # `statement_for` would keep the statement, but no other request asks for a part alone.
-        planned = _planned(self.store, self.context, self.request.collection, part, page)
+        planned = _planned(self.context, self.request.collection, part, bounds)
         bind_values(planned.statement.values, bindings)
 
 
@@ -246,19 +256,18 @@ def _cached_statement(
         store.database.metrics.count_plan_cache_hit()
         return cached
     store.database.metrics.count_plan_cache_miss()
-    cached = statements[cache_key] = _planned(store, context, collection, query, page)
+    bounds = QueryBounds(store.depth, page)
+    cached = statements[cache_key] = _planned(context, collection, query, bounds)
     return cached
 
 
 def _planned(
-    store: Store, context: RequestContext, collection: str, query: Query, page: Window | None
+    context: RequestContext, collection: str, query: Query, bounds: QueryBounds
 ) -> CachedStatement:
     """Return the statement of a query, guarded, planned and printed, and its dependencies."""
     policy = context.actor.policy
     catalogue = TracedCatalogue(context.snapshot.catalogue, policy)
-    guarded = guard(
-        query, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=page
-    )
+    guarded = guard(query, collection, catalogue=catalogue, policy=policy, bounds=bounds)
     statement = finish_statement(
         plan(guarded),
         guarded.touched_collections,

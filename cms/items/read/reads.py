@@ -126,7 +126,9 @@ def read_one(store: Store, identity: Identity, request: ReadRequest, *, key: str
 def _answer_one(
     store: Store, request: ReadRequest, key: str, context: RequestContext
 ) -> ReadAnswer:
-    versioned = _fetch_by_key(store, context, request, key)
+    versioned = _find_by_key(store, context, request, key)
+    if versioned is None:
+        raise not_found()
     return _answer(store, versioned.item, versioned.version)
 
 
@@ -142,7 +144,27 @@ def fetch_item(
 
     `nested_page` is the page of the lists in it, when it is not the store's.
     """
-    return _fetch_by_key(store, context, request, key, nested_page=nested_page).item
+    statement, literals = prepare_item_read(
+        store, context, request, key=key, nested_page=nested_page
+    )
+    return _first(statement.items(_fetch(store, context, statement, literals)))
+
+
+def fetch_prepared_item(
+    store: Store, context: RequestContext, prepared: PreparedRead, *, key: str
+) -> Item:
+    """Return one item by a keyed read; NOT_FOUND when there is none for its callers.
+
+    The key is as `parse_key` returns it.
+    """
+    statement, literals = prepared
+    return _first(statement.items(_fetch(store, context, statement, (*literals, key))))
+
+
+def _first(items: list[Item]) -> Item:
+    if not items:
+        raise not_found()
+    return items[0]
 
 
 def fetch_items(store: Store, context: RequestContext, request: ReadRequest) -> list[Item]:
@@ -175,31 +197,10 @@ def prepare_item_read(
     return statement, (*literals, parsed_key)
 
 
-def _fetch_by_key(
-    store: Store,
-    context: RequestContext,
-    request: ReadRequest,
-    key: str,
-    *,
-    nested_page: PageSizes | None = None,
-) -> _VersionedItem:
-    versioned = _find_by_key(store, context, request, key, nested_page=nested_page)
-    if versioned is None:
-        raise not_found()
-    return versioned
-
-
 def _find_by_key(
-    store: Store,
-    context: RequestContext,
-    request: ReadRequest,
-    key: str,
-    *,
-    nested_page: PageSizes | None = None,
+    store: Store, context: RequestContext, request: ReadRequest, key: str
 ) -> _VersionedItem | None:
-    statement, literals = prepare_item_read(
-        store, context, request, key=key, nested_page=nested_page
-    )
+    statement, literals = prepare_item_read(store, context, request, key=key)
     rows = _fetch(store, context, statement, literals)
     items = statement.items(rows)
     return _VersionedItem(items[0], _version(statement, rows)) if items else None
@@ -209,7 +210,8 @@ def _version(statement: Statement, rows: list[Row]) -> str | None:
     """Return the version of the first row; None without a row, and for rows of views."""
     if not statement.row_outputs:
         return None
-    return next(iter(statement.row_texts(RowOutput.VERSION, rows)), None)
+    versions = statement.row_texts(RowOutput.VERSION, rows)
+    return versions[0] if versions else None
 
 
 def _answer(store: Store, item: Item, version: str | None = None) -> ReadAnswer:

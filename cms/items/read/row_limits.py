@@ -13,6 +13,7 @@ from cms.database.statements import statement
 from cms.database.wire import Chunking
 from cms.errors import Refused, invalid_query
 from cms.fragment import Fragment, commas, concat, fill, name
+from cms.items.read.hidden_operands import sees_every_row, with_hidden_operands
 from cms.items.read.query_plans import plan_of
 from cms.query.plan.bindings import bind_values
 from cms.query.plan.estimate import Estimate, estimate_of
@@ -88,7 +89,7 @@ def checked_parameters(
     # The literals may be smaller limits than those that the statement allows.
     max_rows = nested_rows(nesting, run.literals, top=_items_at_a_time(run, nesting))
     if max_rows > store.max_nested_rows:
-        _refuse_too_many(store, context, run, partial(_estimate, run, values, estimator))
+        _refuse_too_many(store, context, run, partial(_estimate, context, run, values, estimator))
     return values
 
 
@@ -147,10 +148,15 @@ def _refuse_too_many(
         raise invalid_query(reason, parameter="fields", chain=chain)
 
 
-def _estimate(run: ReadRun, values: list[object], estimator: Estimator) -> Estimate:
+def _estimate(
+    context: RequestContext, run: ReadRun, values: list[object], estimator: Estimator
+) -> Estimate:
     # First the statistics: on those of an empty table the estimate would be worthless.
     analyze_outdated(run.statement.touched_collections, estimator)
-    plan = plan_of(estimator.fetch, run.statement.text, values)
+    text = run.statement.text
+    if not sees_every_row(context.actor.policy, run.statement.touched_collections):
+        text = with_hidden_operands(text, run.statement.values)
+    plan = plan_of(estimator.fetch, text, values)
     nesting = run.statement.nesting
     assert nesting
     heaviest = heaviest_rows(nesting, run.literals, _longest_lists(nesting, estimator))

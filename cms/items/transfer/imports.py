@@ -35,7 +35,7 @@ from cms.items.write.plans import ParsedPayload, parse_payload
 from cms.items.write.run.refusal_diagnosis import InquirySet, refuse
 from cms.items.write.stages.parsed import Expects, ParsedSet
 from cms.items.write.stages.resolved_rows import ALL_NEW, StoredRows
-from cms.items.write.transaction.rows import advance_keys
+from cms.items.write.transaction.rows import advance_keys, as_stored
 from cms.processes.memory import note_memory_use
 from cms.query.language.ast import EMPTY_QUERY
 from cms.query.sql import locks
@@ -285,8 +285,12 @@ class _Import:
         if not keys:
             return ALL_NEW
         self._has_keys = True
-        existing = self._existing_keys(items.collection, list(keys.values()))
-        stored = {number: key for number, key in keys.items() if key in existing}
+        stored_keys = as_stored(self._executor, items.collection, list(keys.values()))
+        existing = self._existing_keys(items.collection, list(stored_keys.values()))
+        stored: dict[int, str | None] = {}
+        for number, key in keys.items():
+            if stored_keys[key] in existing:
+                stored[number] = stored_keys[key]
         return StoredRows(stored)
 
     def _existing_keys(self, collection: Collection, keys: list[str]) -> frozenset[str]:

@@ -159,9 +159,8 @@ class _SetFilter(NamedTuple):
         key = self.stored.keys.get(number)
         # Flows see an element of a list like an item that names its owner itself.
         payload = {**row.sent, **self._owner_reference(row)}
-        item = self.filters.item(
-            payload, verb=self._verb(number), keys=[key] if key else [], position=row.position
-        )
+        keys = [] if key is None else [key]
+        item = self.filters.item(payload, verb=self._verb(number), keys=keys, position=row.position)
         filtered: dict[str, object] = {}
         for name, value in item.items():
             # The reference to the owner was only shown: the list sets it, and nobody has sent it.

@@ -27,7 +27,7 @@ from cms.items.write.stages.problems import with_position
 from cms.items.write.stages.resolved_rows import ResolvedRow, ResolvedSet, walk_sets
 from cms.items.write.stages.written_rows import WrittenRows
 from cms.items.write.transaction.executor import Executor
-from cms.items.write.transaction.rows import lock_rows
+from cms.items.write.transaction.rows import as_stored, has_one_text, lock_rows
 
 
 class CompletePayload(NamedTuple):
@@ -143,7 +143,7 @@ class _TreeAuthorization:
 
     def authorize(self) -> Sequence[AuthorizedSet]:
         """Return the authorized sets of the resolved tree, in the order of `walk_sets`."""
-        root = self._payload.root
+        root = self._root_as_stored()
         related = self._payload.related
         if related is None:
             return [self._authorized(root)]
@@ -154,6 +154,19 @@ class _TreeAuthorization:
         authorized_root = self._authorized_root(root, related)
         tree = self._resolver().resolve(related, root)
         return list(self._authorized_tree(authorized_root._replace(resolved=tree)))
+
+    def _root_as_stored(self) -> ResolvedSet:
+        """Return the root, whose stored rows have their keys as PostgreSQL writes them."""
+        root = self._payload.root
+        if has_one_text(root.collection.key):
+            return root
+        stored = as_stored(self._executor, root.collection, root.stored_keys)
+        rows: list[ResolvedRow] = []
+        for row in root.rows:
+            if row.key is not None:
+                row = row._replace(key=stored.get(row.key, row.key))
+            rows.append(row)
+        return root._replace(rows=rows)
 
     def _authorized_root(self, root: ResolvedSet, related: ParsedSet) -> AuthorizedSet:
         """Return the authorized root.

@@ -30,6 +30,7 @@ from cms.items.write.stages.resolved_rows import StoredRows
 from cms.items.write.transaction.executor import Executor
 from cms.items.write.transaction.named_keys import named_keys
 from cms.items.write.transaction.preconditions import check_match, check_singleton
+from cms.items.write.transaction.rows import as_stored
 from cms.query.sql import locks
 from cms.schema.payload import MISSING_KEY, REPEATED, invalid_item
 from cms.store.write_plan import WritePlan
@@ -235,7 +236,8 @@ def plan_delete_many(call: WriteCall, selection: Mapping[str, object]) -> WriteP
 
 def _delete_item(call: WriteCall, key: str, transaction: Transaction) -> None:
     call, executor = call.in_transaction(transaction)
-    delete_items(call, executor, [key])
+    keys = as_stored(executor, call.collection, [key])
+    delete_items(call, executor, list(keys.values()))
 
 
 def _delete_named(

@@ -34,8 +34,9 @@ from cms.items.write.stages.resolved_rows import (
     deletes_dropped,
 )
 from cms.items.write.transaction.executor import Executor
-from cms.items.write.transaction.rows import column_by_key, lock_list
+from cms.items.write.transaction.rows import as_stored, column_by_key, has_one_text, lock_list
 from cms.query.language.ast import AtField, OperatorTest, Pick, Query, Slot
+from cms.query.sql.arguments import key_cast
 from cms.schema.auto_fields import takes_null
 from cms.schema.field_names import FieldName
 from cms.schema.model import Collection
@@ -53,11 +54,14 @@ class _ListState:
 
     `near_values` are the values that elements of stored owners hold in the field that points to
     them, by the owners' numbers. `stored` are the stored rows that the payload names, in whichever
-    list they are.
+    list they are. `stored_keys` has the keys of the payload as PostgreSQL writes them, by the keys
+    as sent; `named` are those of elements.
     """
 
     near_values: Mapping[int, str]
     stored: ValuesByKey
+    stored_keys: Mapping[str, str]
+    named: frozenset[str]
 
 
 class Resolver:
@@ -112,28 +116,34 @@ class Resolver:
         for item in parsed.unresolved:
             fields[item.collection_field] = None
             key = resolved.rows[item.row].key
-            if key:
+            if key is not None:
                 keys[key] = None
         stored = self._stored(parsed.collection, list(keys), tuple(fields))
         targets: list[str | None] = []
         for item in parsed.unresolved:
             # A row that is hidden or missing names no collection, as if it stored none.
-            row = stored.get(resolved.rows[item.row].key or "", {})
+            key = resolved.rows[item.row].key
+            row = {} if key is None else stored.get(key, {})
             targets.append(row.get(item.collection_field))
         return self._parser.attach_resolved(parsed, targets)
 
     def _resolve_to_one(self, field: ParsedToOne, parent: ResolvedSet) -> ResolvedToOne:
         targets = field.targets
-        stored = self._stored(targets.collection, list(targets.numbers_by_key), ())
-        stored_rows = StoredRows(self._stored_keys(targets, stored))
+        keys = as_stored(self._executor, targets.collection, list(targets.numbers_by_key))
+        stored = self._stored(targets.collection, list(keys.values()), ())
+        stored_rows = StoredRows(self._stored_keys(targets, stored, keys))
         resolved = self._complete(targets, stored_rows, parent)
         return ResolvedToOne(field.name, field.link, resolved, field.pairs)
 
-    def _stored_keys(self, parsed: ParsedSet, stored: ValuesByKey) -> dict[int, str | None]:
+    def _stored_keys(
+        self, parsed: ParsedSet, stored: ValuesByKey, stored_keys: Mapping[str, str]
+    ) -> dict[int, str | None]:
         """Return the keys of the stored rows of a set by their numbers; all other rows are new."""
         keys: dict[int, str | None] = {}
         for number, row in enumerate(parsed.rows):
             key = row.values.get(parsed.key_field)
+            if key is not None:
+                key = stored_keys.get(key, key)
             # A row under `create` is new even if its key is stored: the database refuses it then.
             if key in stored and row.expects is not Expects.ABSENT:
                 keys[number] = key
@@ -149,7 +159,7 @@ class Resolver:
     def _resolve_list(self, field: ParsedToMany, parent: ResolvedSet) -> ResolvedToMany:
         elements = field.elements
         state = self._list_state(field, parent)
-        keys = self._stored_keys(elements, state.stored)
+        keys = self._stored_keys(elements, state.stored, state.stored_keys)
         unchanged: dict[int, frozenset[str]] = {}
         for owner, number in field.pairs:
             key = keys.get(number)
@@ -171,16 +181,18 @@ class Resolver:
         elements = field.elements
         # A row may be named twice, under `update` and under `delete`; it is refused later.
         removed_keys = [removal.key for removal in field.removals]
-        keys = list(dict.fromkeys([*elements.numbers_by_key, *removed_keys]))
+        sent_keys = list(dict.fromkeys([*elements.numbers_by_key, *removed_keys]))
+        stored_keys = as_stored(self._executor, elements.collection, sent_keys)
+        keys = list(dict.fromkeys(stored_keys.values()))
+        named = frozenset(stored_keys[key] for key in elements.numbers_by_key)
         near_values = self._near_values(field, parent)
-        replaced: list[str] = []
-        for owner in field.replaced_lists:
-            if owner in near_values:
-                replaced.append(near_values[owner])
+        owners = [owner for owner in field.replaced_lists if owner in near_values]
+        replaced = [near_values[owner] for owner in owners]
         # The lock comes before the reads, so that what they show stays true until the end.
         self._lock(field, keys, replaced)
         fields = (field.link.far, *self._visible_order_field(field))
-        return _ListState(near_values, self._stored(elements.collection, keys, fields))
+        stored = self._stored(elements.collection, keys, fields)
+        return _ListState(near_values, stored, stored_keys, named)
 
     def _visible_order_field(self, field: ParsedToMany) -> tuple[str, ...]:
         """Return the field that keeps the order of a list, if the caller may read it.
@@ -218,14 +230,16 @@ class Resolver:
         """Return what stored owners hold in the column that their elements point to."""
         owners: dict[str, int] = {}
         for number, row in enumerate(parent.rows):
-            if row.key and not row.is_new:
+            if row.key is not None and not row.is_new:
                 owners[row.key] = number
         near = field.link.near
-        if near == parent.key_field:
+        far = field.elements.collection.fields[field.link.far]
+        cast = "text" if has_one_text(far) else key_cast(far)
+        if near == parent.key_field and cast == "text":
             return {owner: key for key, owner in owners.items()}
         near_values: dict[int, str] = {}
-        # The foreign key points to another unique column, which has to be read.
-        values = column_by_key(self._executor, parent.collection, near, list(owners))
+        # The foreign key points to another unique column, or may have a type of its own.
+        values = column_by_key(self._executor, parent.collection, near, list(owners), cast=cast)
         for key, value in values.items():
             if value is not None:
                 near_values[owners[key]] = value
@@ -237,7 +251,7 @@ class Resolver:
         """Return the keys of the rows that leave lists, each with the owner of its list."""
         dropped: dict[str, int] = {}
         self._drop_removed(field, state, dropped)
-        self._drop_unnamed(field, state.near_values, dropped)
+        self._drop_unnamed(field, state, dropped)
         return dropped
 
     def _drop_removed(
@@ -246,25 +260,26 @@ class Resolver:
         """Drop the elements of `delete` from the lists in which they are."""
         elements = field.elements
         for removal in field.removals:
-            owner_value = state.stored.get(removal.key, {}).get(field.link.far)
+            key = state.stored_keys[removal.key]
+            owner_value = state.stored.get(key, {}).get(field.link.far)
             # In another list, or in none: `delete` takes rows of this list only.
             if owner_value is None or owner_value != state.near_values.get(removal.owner):
                 self._add_missing_item(elements.collection, removal.position, removal.sent)
-            elif removal.key in elements.numbers_by_key:
+            elif key in state.named:
                 problem = invalid_item(REPEATED, elements.collection.name)
                 self._problems.add(problem, removal.position)
             else:
-                dropped.setdefault(removal.key, removal.owner)
+                dropped.setdefault(key, removal.owner)
 
     def _drop_unnamed(
-        self, field: ParsedToMany, near_values: Mapping[int, str], dropped: dict[str, int]
+        self, field: ParsedToMany, state: _ListState, dropped: dict[str, int]
     ) -> None:
         """Drop from replaced lists the stored elements that no array names."""
         owners: dict[str, int] = {}
         for owner in field.replaced_lists:
             # A new owner has no stored list that could be replaced.
-            if owner in near_values:
-                owners[near_values[owner]] = owner
+            if owner in state.near_values:
+                owners[state.near_values[owner]] = owner
         if not owners:
             return
         far = field.link.far
@@ -272,7 +287,7 @@ class Resolver:
         # Read as the caller sees them: elements that are hidden from it stay in the list.
         stored = self._read(elements.collection, far, list(owners), (far,))
         for key, row in stored.items():
-            if key not in elements.numbers_by_key:
+            if key not in state.named:
                 dropped.setdefault(key, owners[str(row[far])])
 
     def _unlinked(
@@ -349,7 +364,19 @@ class Resolver:
         rows: dict[str, dict[str, str | None]] = {}
         for key, item in items.items():
             rows[key] = {name: _as_text(item[name]) for name in fields}
+        for name in fields:
+            if not has_one_text(collection.fields[name]):
+                self._replace_by_stored(collection, name, rows)
         return rows
+
+    def _replace_by_stored(
+        self, collection: Collection, name: str, rows: Mapping[str, dict[str, str | None]]
+    ) -> None:
+        """Replace the values that the caller sees in a field by their texts in PostgreSQL."""
+        texts = column_by_key(self._executor, collection, name, list(rows))
+        for key, row in rows.items():
+            if row[name] is not None:
+                row[name] = texts.get(key)
 
 
 def _as_text(value: object) -> str | None:

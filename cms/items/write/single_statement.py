@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from cms.access.dependencies import TracedCatalogue
-from cms.access.guard import guard, view_of
+from cms.access.guard import QueryBounds, guard, view_of
 from cms.access.write_permissions import NO_ROW_RULES, RowRules, note_rules
 from cms.database.error_mapping import Conflict, RowsMissing
 from cms.errors import Refused, forbidden, not_found
@@ -331,8 +331,7 @@ def _plan_answer(call: WriteCall, collection: Collection, catalogue: Catalogue) 
         collection.name,
         catalogue=catalogue,
         policy=call.context.actor.policy,
-        depth=call.store.depth,
-        page=call.store.page.default_window,
+        bounds=QueryBounds(call.store.depth, call.store.page.default_window),
     )
     return plan(guarded)
 

@@ -36,6 +36,7 @@ from cms.items.write.plans import (
     with_item_precondition,
     with_singleton_precondition,
 )
+from cms.items.write.transaction.named_keys import require_selection, selection_of
 from cms.query.language.ast import EMPTY_QUERY
 from cms.query.language.parse import parse_query_string
 from cms.schema.system import PERMISSIONS, ROLES, SETTINGS, USERS
@@ -207,7 +208,8 @@ def _plan_update_many(
         raise invalid_payload(
             "The body must be an array of items with their keys, or hold data with keys or query"
         )
-    return _body_plan(call, plan_update_many(call, payload), single=False)
+    selection = require_selection(payload, "data")
+    return _body_plan(call, plan_update_many(call, selection), single=False)
 
 
 # Delete
@@ -228,9 +230,12 @@ def _plan_delete_one(call: WriteCall, *, key: str, if_match: str | None) -> Writ
 
 def delete_many(store: Store, identity: Identity, collection: str, payload: object) -> None:
     """Delete items by an array of keys, by `keys`, or by `query`."""
-    selection = payload if isinstance(payload, Mapping) else {"keys": payload}
-    operation = WriteOperation(DELETE, partial(plan_delete_many, selection=selection))
+    operation = WriteOperation(DELETE, partial(_plan_delete_many, payload=payload))
     _run(store, identity, WriteTarget(collection), operation)
+
+
+def _plan_delete_many(call: WriteCall, *, payload: object) -> WritePlan[object]:
+    return plan_delete_many(call, selection_of(payload))
 
 
 # The run

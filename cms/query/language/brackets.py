@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import parse_qsl
 
-from cms.errors import capitalized, invalid_query
+from cms.errors import abbreviated, capitalized, invalid_query
 from cms.jsontext import NUL_REFUSAL
 from cms.query.language.limits import MAX_BRACKETS, MAX_QUERY_PARAMETERS
 
@@ -39,7 +39,8 @@ def decoded_pairs(query_string: str) -> list[tuple[str, str]]:
     for name, value in pairs:
         # PostgreSQL's texts cannot hold it, and would fail in the middle of a statement.
         if "\0" in name or "\0" in value:
-            raise invalid_query(capitalized(NUL_REFUSAL))
+            parameter = abbreviated(name.partition("[")[0])
+            raise invalid_query(capitalized(NUL_REFUSAL), parameter=parameter)
     return pairs
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from cms import jsontext
 from cms.digits import TooManyDigits, too_many_digits
-from cms.errors import Problem, Refused, combined, invalid_query
+from cms.errors import MAX_PROBLEMS, Problem, Refused, combined, invalid_query
 from cms.query.language.ast import (
     EVERYTHING,
     And,
@@ -97,11 +97,7 @@ class _Parser:
         self._count_node(path)
         if not isinstance(value, Mapping):
             raise _wrong(path, "a filter is an object")
-        entries: list[Callable[[], Filter]] = []
-        for key, inner in value.items():
-            name = str(key)
-            entries.append(partial(self._entry, name, inner, (*path, name)))
-        items = _parse_each(entries)
+        items = _parse_each(self._entries(value, path))
         if not items:
             return EVERYTHING
         # A group of one filter is replaced by it, so that requests with one meaning share a
@@ -110,12 +106,17 @@ class _Parser:
             return items[0]
         return And(items)
 
+    def _entries(
+        self, group: Mapping[str, object], path: FilterPath
+    ) -> Iterator[Callable[[], Filter]]:
+        # One after the other: a group that is larger than a request may be is not read to its end.
+        for key, inner in group.items():
+            name = str(key)
+            yield partial(self._entry, name, inner, (*path, name))
+
     def _entry(self, key: str, value: object, path: FilterPath) -> Filter:
         if key in ("_and", "_or"):
-            groups: list[Callable[[], Filter]] = []
-            for index, item in enumerate(_filters_in(value, path)):
-                groups.append(partial(self.group, item, (*path, str(index))))
-            items = _parse_each(groups)
+            items = _parse_each(self._groups(value, path))
             if key == "_and":
                 return And(items)
             return Or(items)
@@ -129,6 +130,10 @@ class _Parser:
         if key.startswith("_") and _looks_like_operator(value):
             raise _wrong(path, f'there is no operator "{key}"')
         return AtField(parse_name(key), self._parser_at(key)._inner(value, path))
+
+    def _groups(self, value: object, path: FilterPath) -> Iterator[Callable[[], Filter]]:
+        for index, item in enumerate(_filters_in(value, path)):
+            yield partial(self.group, item, (*path, str(index)))
 
     def _parser_at(self, name: str) -> _Parser:
         """Return the parser of what stands at a name: a path may lead into a JSON field."""
@@ -189,14 +194,18 @@ class _Parser:
 
         A path from the caller is the whole list, as it may lead to many values.
         """
-        values = _variables(items, path)
-        # $CURRENT_USER itself is one value, and may stand in a list with others.
-        caller_paths = [value for value in values if isinstance(value, CallerValue)]
-        if not caller_paths:
-            return self.literals.literal(values)
-        if len(values) > 1:
-            raise _wrong(path, "a path from $CURRENT_USER or $CURRENT_ROLE stands alone in a list")
-        return caller_paths[0]
+        values: list[object] = []
+        for item in items:
+            value = _variable(item, path)
+            # $CURRENT_USER itself is one value, and may stand in a list with others.
+            if not isinstance(value, CallerValue):
+                values.append(value)
+            elif len(items) == 1:
+                return value
+            else:
+                reason = "a path from $CURRENT_USER or $CURRENT_ROLE stands alone in a list"
+                raise _wrong(path, reason)
+        return self.literals.literal(tuple(values))
 
     def _two_operands(self, value: object, path: FilterPath) -> tuple[Operand, ...]:
         items = self._parse_list(value, path)
@@ -231,6 +240,8 @@ def _parse_each(parts: Iterable[Callable[[], Filter]]) -> tuple[Filter, ...]:
             raise  # nothing else of the request is looked at
         except Refused as refused:
             problems.extend(refused.problems)
+        if len(problems) >= MAX_PROBLEMS:
+            break  # an answer has no room for more
     if problems:
         raise combined(problems)
     return tuple(items)
@@ -245,10 +256,10 @@ def _filters_in(value: object, path: FilterPath) -> Sequence[object]:
     return filters
 
 
-def _variables(items: list[object], path: FilterPath) -> tuple[object, ...]:
-    """Return a list with its variables parsed; they are resolved with each request."""
+def _variable(value: object, path: FilterPath) -> object:
+    """Return a value of a list; a variable is parsed here and resolved with each request."""
     try:
-        return tuple(parse_variable(item) for item in items)
+        return parse_variable(value)
     except ValueError as error:
         raise _wrong(path, str(error)) from None
 

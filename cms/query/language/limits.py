@@ -13,6 +13,7 @@ MAX_QUERY_PARAMETERS = 5_000
 MAX_BRACKETS = 60
 MAX_FILTER_DEPTH = 50
 MAX_PATH_STEPS = 110
+MAX_DEEP_GROUPS = 500
 MAX_FILTER_NODES = 500
 # A step of a path into JSON costs hardly more than one of a relation, and a path that is shown
 # reads the document once more.
@@ -47,9 +48,17 @@ class Tally:
         """Count more of something; raises `LimitExceeded` INVALID_QUERY past `maximum`."""
         self._counted[what] += count
         if self._counted[what] > maximum:
-            raise LimitExceeded(too_many(what, maximum=maximum, parameter=parameter).problems)
+            raise too_many(what, maximum=maximum, parameter=parameter)
 
 
-def too_many(what: str, *, maximum: int, parameter: str) -> Refused:
+def refuse_long_path(path: str, parameter: str) -> None:
+    """Refuse a dotted path with too many steps, before it is taken apart."""
+    if path.count(".") >= MAX_PATH_STEPS:
+        reason = f"{parameter} holds a path of more than {MAX_PATH_STEPS} steps"
+        raise LimitExceeded(invalid_query(reason, parameter=parameter).problems)
+
+
+def too_many(what: str, *, maximum: int, parameter: str) -> LimitExceeded:
     """Return the refusal of a request that asks for more of something than it may."""
-    return invalid_query(f"It asks for more than {maximum} {what}", parameter=parameter)
+    refused = invalid_query(f"It asks for more than {maximum} {what}", parameter=parameter)
+    return LimitExceeded(refused.problems)

@@ -15,12 +15,12 @@ from cms.query.language.ast import (
     Operand,
     Slot,
 )
-from cms.query.language.limits import Tally
+from cms.query.language.limits import MAX_PATH_STEPS, Tally
 from cms.schema.field_names import parse_path
 
 # `$NOW`, `$NOW(-1 day)`, `$NOW(+ 2 hours)`. Nine digits at most: more cannot be a date, and int()
-# stays fast.
-_NOW = re.compile(r"\$NOW(?:\(\s*([+-]?\s*[0-9]{1,9})\s*([a-z]+)\s*\))?")
+# stays fast. Blanks can follow each other in one way only: a long run of them is tried once.
+_NOW = re.compile(r"\$NOW(?:\(\s*(?:([+-])\s*)?([0-9]{1,9})\s*([a-z]+)\s*\))?")
 _UNITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "millisecond": ("ms", "milliseconds", "msec", "msecs"),
@@ -86,12 +86,14 @@ def parse_variable(value: object) -> object:
     """Return a variable parsed, and any other value as it is; ValueError for a malformed one."""
     if not isinstance(value, str) or not value.startswith("$"):
         return value
-    start, *path = parse_path(value)
-    if start.written in _CALLERS:
-        caller = _CALLERS[start.written]
-        if path:
-            return CallerValue(caller, tuple(path))
-        return CallerKey(caller)
+    start, dot, rest = value.partition(".")
+    if start in _CALLERS:
+        caller = _CALLERS[start]
+        if not dot:
+            return CallerKey(caller)
+        if rest.count(".") >= MAX_PATH_STEPS:
+            raise ValueError(f"a path from the caller has at most {MAX_PATH_STEPS} steps")
+        return CallerValue(caller, parse_path(rest))
     if value.startswith("$NOW"):
         return _now(value)
     # Any other text with a dollar sign is a plain value: prices and passwords may begin with one.
@@ -102,9 +104,13 @@ def _now(text: str) -> Now:
     matched = _NOW.fullmatch(text)
     if not matched:
         raise ValueError('a time is written like "$NOW" or "$NOW(-1 hour)"')
-    if matched[1] is None:
+    sign, digits, unit_name = matched.groups()
+    if digits is None:
         return Now()
-    unit = _UNIT_BY_NAME.get(matched[2])
+    unit = _UNIT_BY_NAME.get(unit_name)
     if unit is None:
         raise ValueError(f"a unit of time is one of {', '.join(_UNITS)}")
-    return Now(int(matched[1].replace(" ", "")), unit)
+    amount = int(digits)
+    if sign == "-":
+        amount = -amount
+    return Now(amount, unit)

@@ -141,6 +141,8 @@ class _ProblemCollector(QueryParser):
         """Return the result of the work; if refused, keep the problems and return `fallback`."""
         try:
             return work()
+        except LimitExceeded:
+            raise  # nothing else of the request is looked at
         except Refused as refused:
             self.problems.extend(refused.problems)
             return fallback

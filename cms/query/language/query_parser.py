@@ -173,6 +173,8 @@ class QueryParser:
         return self._deeper(deep_key, deep, nested_paths)
 
     def _deeper(self, segment: str, deep: Params, paths: list[FieldPath]) -> Query:
+        if deep.get(segment) is not None:
+            self._tally(1, "groups of deep", limits.MAX_DEEP_GROUPS, "deep")
         # `deep[author]=` is an empty group.
         params = deep.get(segment) or {}
         if not isinstance(params, Mapping):
@@ -181,8 +183,10 @@ class QueryParser:
             )
         try:
             return self._nested_query(params, paths)
+        except limits.LimitExceeded as exceeded:
+            raise limits.LimitExceeded(_at_level(exceeded, segment)) from None
         except Refused as refused:
-            raise Refused(at_level(problem, segment) for problem in refused.problems) from None
+            raise Refused(_at_level(refused, segment)) from None
 
     def _nested_query(self, deep: Params, paths: list[FieldPath]) -> Query:
         """Parse the level below; keys with an underscore are its parameters, others its fields."""
@@ -257,9 +261,9 @@ class QueryParser:
                 reason = f'There is no aggregate "{function}"; there are {", ".join(AGGREGATES)}'
                 raise invalid_query(reason, parameter="aggregate")
             names = names_of({"aggregate": fields}, "aggregate") or ["*"]
+            self._tally(len(names), "aggregates", limits.MAX_AGGREGATES, "aggregate")
             for name in names:
                 aggregates.append(aggregate_of(function, name))
-        self._tally(len(aggregates), "aggregates", limits.MAX_AGGREGATES, "aggregate")
         return tuple(dict.fromkeys(aggregates))
 
     def _groups(self, params: Params) -> tuple[FieldName, ...]:
@@ -290,6 +294,10 @@ def _count_only(pick: Pick) -> Pick:
         return pick
     counted = (*pick.nested.aggregates, Aggregate("count", None))
     return replace(pick, nested=replace(pick.nested, aggregates=counted))
+
+
+def _at_level(refused: Refused, segment: str) -> list[Problem]:
+    return [at_level(problem, segment) for problem in refused.problems]
 
 
 def at_level(problem: Problem, segment: str) -> Problem:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 
 from cms.errors import Problem, Refused, combined
 from cms.query.language.ast import And, AtField, Filter, Or, Pick, Query, Star
+from cms.query.language.limits import LimitExceeded
 
 MAX_PARTS = 200
 """The number of parts that are tried: a refusal may cost only a few times as much as the query."""
@@ -20,18 +22,21 @@ def refusal_of_all(query: Query, attempt: Callable[[Query], object], *, first: R
     """Return the refusal of a query with the problems of all its parts, each tried by itself.
 
     Only problems with the status of the `first` refusal are kept: hidden names are never mixed with
-    wrong ones.
+    wrong ones. Where all parts together exceed a limit of queries, the rest of them is not tried.
     """
     problems = [*first.problems]
     # `combined` drops the problems for which the whole query was refused already.
-    for part in islice(parts_of(query), MAX_PARTS):
-        problems.extend(_problems(part, attempt, first.status))
+    with suppress(LimitExceeded):
+        for part in islice(parts_of(query), MAX_PARTS):
+            problems.extend(_problems(part, attempt, first.status))
     return combined(problems)
 
 
 def _problems(part: Query, attempt: Callable[[Query], object], status: int) -> Iterable[Problem]:
     try:
         attempt(part)
+    except LimitExceeded:
+        raise
     except Refused as refused:
         if refused.status == status:
             return refused.problems

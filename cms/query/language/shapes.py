@@ -6,7 +6,6 @@ Requests that differ in operands only have one shape, which is parsed once for a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple
@@ -87,8 +86,10 @@ class QueryShape(NamedTuple):
                 pairs.append((name, value))
         return merge_pairs(pairs)
 
-    def fill_gaps(self, literals: Iterable[object]) -> tuple[object, ...]:
+    def fill_gaps(self, literals: tuple[object, ...]) -> tuple[object, ...]:
         """Return the literals of the parsed shape with the operands in their gaps."""
+        if not self.operands:
+            return literals
         filled: list[object] = []
         for literal in literals:
             if isinstance(literal, OperandGap):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
+from math import prod
 
 from cms.query.plan.read_plan import (
     All,
@@ -18,6 +20,12 @@ from cms.schema.types.field_type import Search
 
 WHOLE_WORD = 1_000_000
 """What a whole word counts: more than parts of all words in the fields that count most."""
+
+MAX_READS = 4
+"""How often the index of words may be read for one word: two words in four texts, or three in two.
+
+A list is read for each placing of the other words. Eight times took longer than to keep it once.
+"""
 
 
 def best_matches(words: Sequence[Sequence[SearchMatch]]) -> Predicate | None:
@@ -47,13 +55,39 @@ def whole_matches(words: Sequence[Sequence[SearchMatch]]) -> Predicate | None:
 
 
 def _by_words(words: Sequence[Sequence[SearchMatch]]) -> Predicate | None:
-    conditions: list[Predicate] = []
+    by_index: list[tuple[SearchMatch, ...]] = []
     for matches in words:
         if not matches or not all(map(_has_word_index, matches)):
             return None
-        by_index = [replace(match, is_whole=True, by_word_index=True) for match in matches]
-        conditions.append(AnyOf(tuple(by_index)))
-    return All(tuple(conditions))
+        tests = [replace(match, is_whole=True, by_word_index=True) for match in matches]
+        by_index.append(tuple(tests))
+    each_word = All(tuple(map(AnyOf, by_index)))
+    placings = _placings(by_index)
+    if not placings:
+        return each_word
+    values = [match for matches in by_index for match in matches if not _is_text(match)]
+    if values:
+        # Where no word is a number or a UUID, PostgreSQL leaves this out.
+        placings.append(All((AnyOf(tuple(values)), each_word)))
+    return AnyOf(tuple(placings))
+
+
+def _placings(words: Sequence[Sequence[SearchMatch]]) -> list[Predicate]:
+    """Return in which texts each word may stand; nothing where one index does not have these texts.
+
+    Such an index finds each placing by stepping through the lists of all words at once. Otherwise
+    the whole list of a word in a text is read, however long it is.
+    """
+    texts = [tuple(filter(_is_text, matches)) for matches in words]
+    names = {match.value.field.column and match.value.field.column.word_index for match in texts[0]}
+    reads = prod(map(len, texts[1:]))
+    if len(words) == 1 or len(names) != 1 or reads > MAX_READS:
+        return []
+    return [All(placing) for placing in product(*texts)]
+
+
+def _is_text(match: SearchMatch) -> bool:
+    return match.value.type.search is Search.CONTAINED
 
 
 def part_rows(
@@ -70,7 +104,7 @@ def part_rows(
     """
     if len(words) != 1 or _by_words(words) is None:
         return None
-    texts = [match for match in words[0] if match.value.type.search is Search.CONTAINED]
+    texts = list(filter(_is_text, words[0]))
     heaviest = [replace(match, is_whole=False) for match in _heaviest(texts)]
     if not heaviest:
         return None
@@ -101,6 +135,17 @@ def _heaviest(matches: Sequence[SearchMatch]) -> tuple[SearchMatch, ...]:
     return tuple(heaviest)
 
 
+def heaviest_first(matches: Sequence[SearchMatch]) -> list[tuple[int, Predicate]]:
+    """Return the weights of fields, and that a word is a whole one in a field of this weight."""
+    weights = sorted({match.value.field.search_weight for match in matches}, reverse=True)
+    tests: list[tuple[int, Predicate]] = []
+    for weight in weights:
+        alike = [match for match in matches if match.value.field.search_weight == weight]
+        compared = [replace(match, is_whole=True, is_compared=True) for match in alike]
+        tests.append((weight, AnyOf(tuple(compared))))
+    return tests
+
+
 def _greatest_weight(matches: Sequence[SearchMatch]) -> int:
     return max((match.value.field.search_weight for match in matches), default=0)
 
@@ -119,7 +164,7 @@ def _has_word_index(match: SearchMatch) -> bool:
     column = match.value.field.column
     if column is None:
         return False
-    if match.value.type.search is Search.CONTAINED:
+    if _is_text(match):
         return match.is_plain and column.word_index is not None
     return column.is_indexed or column.is_unique or column.is_primary_key
 

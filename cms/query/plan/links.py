@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cms.schema.model import Catalogue, Collection, Relation
+from cms.schema.model import Catalogue, Collection, Kind, Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,8 @@ class Link:
     In a many-to-any relation `collection_field` is the column of this side that names the target,
     and the key is cast to the type of `far`. The step back leads from the collection that is named
     (`named_collection`) to the rows that name it: there `target` has the column, and `far` is cast.
+    With `may_repeat` several rows of `target` may have one value of `far`, though the relation is
+    to one item: then it leads to one of them.
     """
 
     relation: Relation
@@ -25,6 +27,7 @@ class Link:
     collection_field: str | None = None
     cast: str | None = None
     named_collection: str | None = None
+    may_repeat: bool = False
 
 
 def reverse_link(link: Link, collection: Collection) -> Link:
@@ -77,7 +80,14 @@ def _to_one_link(catalogue: Catalogue, relation: Relation, target: str) -> Link 
         far = _key(catalogue, target)
     if far is None:
         return None
-    return Link(relation, target, relation.many_field, far, to_many=False)
+    may_repeat = _may_repeat(catalogue.collections[target])
+    return Link(relation, target, relation.many_field, far, to_many=False, may_repeat=may_repeat)
+
+
+def _may_repeat(target: Collection) -> bool:
+    # Nothing makes a column of a view unique. Inheriting tables have keys of their own, and where
+    # there are any, writes have side effects.
+    return target.kind is Kind.VIEW or target.has_side_effects
 
 
 def any_links(catalogue: Catalogue, collection: Collection, field: str) -> tuple[Link, ...]:
@@ -129,6 +139,7 @@ def _any_link(catalogue: Catalogue, many: Relation, target: str) -> Link | None:
         to_many=False,
         collection_field=many.one_collection_field,
         cast=cast,
+        may_repeat=_may_repeat(catalogue.collections[target]),
     )
 
 

@@ -85,6 +85,8 @@ class Relevance:
     """How well a row fits the words of a search: for each word, the values that may hold it."""
 
     words: tuple[tuple[SearchMatch, ...], ...]
+    are_whole: bool = False
+    """Whether the row is known to have each word as a whole one, in one value at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,8 +393,7 @@ class ReadPlan:
     whole: Predicate | None = None
     """Beside `best`: the rows that have each word as a whole one, in whichever field.
 
-    They come before all others. None where no index of words finds them, and where they are the
-    best.
+    They come before all others. None where they are the best, or no index of words finds them.
     """
     parts: PartRows | None = None
     masks: tuple[MaskColumn, ...] = ()

@@ -14,7 +14,7 @@ from cms.query.plan.alternatives import (
     is_lookup,
     united_alternatives,
 )
-from cms.query.plan.best_matches import WHOLE_WORD
+from cms.query.plan.best_matches import WHOLE_WORD, heaviest_first
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.document_paths import JsonPath, JsonPaths
 from cms.query.plan.read_plan import (
@@ -43,6 +43,7 @@ from cms.query.sql.word_templates import (
     FAST_FOLD,
     HAS_WHOLE,
     fold_function,
+    searched_text,
     shape_of_match,
 )
 from cms.schema.types.field_type import Search, Trait
@@ -345,6 +346,7 @@ def search_match(match: SearchMatch, level: int) -> Fragment:
     # Beside the rule and not within it: an index serves the bare column only.
     column = expression(replace(match.value, when=None), level)
     if match.value.type.search is Search.CONTAINED:
+        column = searched_text(match.value, column)
         folded = fill("{0}({1})", text(fold_function(match)), column)
         has_word = fill(shape_of_match(match), folded, word)
     else:
@@ -358,6 +360,9 @@ def relevance(value: Relevance, level: int) -> Fragment:
     """Print how well a row fits: for each word, the best of the values that hold it."""
     best = []
     for matches in value.words:
+        if value.are_whole:
+            best.append(_count_of_whole_word(matches, level))
+            continue
         # At least 0: a word that stands nowhere else may stand in a related item.
         counts = [text("0")]
         for match in matches:
@@ -371,10 +376,24 @@ def _count_of(match: SearchMatch, level: int) -> Fragment:
     weight = match.value.field.search_weight
     whole = str(WHOLE_WORD + weight)
     if match.value.type.search is Search.CONTAINED:
-        column = fill("{0}({1})", text(FAST_FOLD), expression(match.value, level))
+        column = searched_text(match.value, expression(match.value, level))
+        column = fill("{0}({1})", text(FAST_FOLD), column)
         shape = "CASE WHEN {0} THEN CASE WHEN {1} THEN {2} ELSE {3} END END"
         word = param(match.word, match.value.cast)
         contains = fill(CONTAINS, column, word)
         has_whole = fill(HAS_WHOLE, column, word)
         return fill(shape, contains, has_whole, text(whole), text(str(weight)))
     return fill("CASE WHEN {0} THEN {1} END", search_match(match, level), text(whole))
+
+
+def _count_of_whole_word(matches: Sequence[SearchMatch], level: int) -> Fragment:
+    """Print a word's score in a row that has it as a whole one: in the lightest value, if no other.
+
+    The lightest ones, mostly the longest texts, are not read.
+    """
+    *heavier, lightest = heaviest_first(matches)
+    cases = []
+    for weight, whole in heavier:
+        score = text(str(WHOLE_WORD + weight))
+        cases.append(fill("WHEN {0} THEN {1} ", predicate(whole, level), score))
+    return fill("CASE {0}ELSE {1} END", concat(*cases), text(str(WHOLE_WORD + lightest[0])))

@@ -11,6 +11,7 @@ from cms.fragment import Fragment, commas, concat, fill, join, param
 from cms.marked_text import marked_whole, marked_words
 from cms.query.plan.read_plan import Highlights, ReadPlan, SearchMatch
 from cms.query.sql.expressions import expression, search_match
+from cms.query.sql.word_templates import searched_text
 from cms.schema.types.field_type import Search
 
 # The text comes with the folds of its characters, by the function that the search compares with:
@@ -42,7 +43,7 @@ def _folded_words(highlights: Highlights) -> Iterator[Fragment]:
 
 
 def _columns_of_field(matches: Sequence[SearchMatch]) -> list[Fragment]:
-    value = expression(matches[0].value, 0)
+    value = searched_text(matches[0].value, expression(matches[0].value, 0))
     tests = []
     for match in matches:
         # The condition of the search itself, without an index: none helps on single rows.

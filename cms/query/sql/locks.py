@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cms.fragment import Fragment, fill, name, param
+from cms.fragment import Fragment, fill, name, param, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
 from cms.schema.model import Collection
 
@@ -38,27 +38,47 @@ def lock_list(collection: Collection, far: str, arguments: ArgumentSlots) -> Fra
     )
 
 
-def column_by_key(collection: Collection, column: str, arguments: ArgumentSlots) -> Fragment:
-    """Print the read of one column of rows by key; its rows are key and value, as text."""
+def column_by_key(
+    collection: Collection, column: str, arguments: ArgumentSlots, cast: str
+) -> Fragment:
+    """Print the read of one column of rows by key; its rows are key and value, as text.
+
+    The text is that of the value as the type `cast`.
+    """
     return fill(
-        "SELECT t.{0}::text, t.{1}::text FROM {2} AS t WHERE t.{0} = ANY ({3})",
+        "SELECT t.{0}::text, t.{1}::{4}::text FROM {2} AS t WHERE t.{0} = ANY ({3})",
         name(collection.key.name),
         name(column),
         name(collection.name),
         arguments.column(0, key_cast(collection.key)),
+        text(cast),
     )
 
 
 def stored_keys(collection: Collection, arguments: ArgumentSlots) -> Fragment:
     """Print the read of keys as they are stored; its rows are a key as sent and as stored."""
-    # One type may write a value in several ways, such as 1 and 1.00.
+    # One type may write a value in several ways, such as 1 and 1.00. Not `unnest` of both arrays in
+    # one call, which would take the values of a composite type apart.
     return fill(
-        "SELECT sent.key, t.{0}::text FROM unnest({2}, {3}) AS sent (key, value) "
+        "SELECT sent.key, t.{0}::text "
+        "FROM (SELECT unnest({2}) AS key, unnest({3}) AS value) AS sent "
         "JOIN {1} AS t ON t.{0} = sent.value",
         name(collection.key.name),
         name(collection.name),
         arguments.column(0, "text"),
         arguments.column(1, key_cast(collection.key)),
+    )
+
+
+def history_key(collection: Collection, key: str) -> Fragment:
+    """Print the read of a key as history names its item, which may be stored no more."""
+    # As it is stored, where it is: a decimal key may be written 1 and 1.00.
+    shape = "SELECT coalesce((SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = {2}), {2}::text)"
+    return fill(
+        shape,
+        name(collection.key.name),
+        name(collection.name),
+        param(key, key_cast(collection.key)),
     )
 
 

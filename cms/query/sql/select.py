@@ -199,7 +199,8 @@ def output_value(value: Value, level: int) -> Fragment:
 
 
 def embed_one(item: Embed, level: int) -> Fragment:
-    # There is one at most; with the LIMIT a scan of a small table ends at it.
+    # There is one, or several where inheriting tables have a key again: the item is one of them.
+    # With the LIMIT a scan of a small table ends at it.
     shape = "(SELECT {0} FROM ({1}) AS n LIMIT 1)"
     return fill(shape, embedded_item(item), related_rows(item, level))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cms.fragment import Fragment, concat, fill, name
+from cms.fragment import Fragment, concat, fill, name, optional
 from cms.query.plan.read_plan import Order
 from cms.query.sql.columns import alias
 from cms.query.sql.expressions import (
@@ -21,5 +21,7 @@ def sorted_value(term: Order, level: int) -> Fragment:
     for index, step in reversed(list(enumerate(term.path))):
         table = concat(name(step.link.target), f" AS {alias(level + index + 1)}")
         condition = link_condition(step, level + index)
-        value = fill("(SELECT {0} FROM {1} WHERE {2})", value, table, condition)
+        # Not always: PostgreSQL takes longer with it.
+        one = optional(" LIMIT 1", when=step.link.may_repeat)
+        value = fill("(SELECT {0} FROM {1} WHERE {2}{3})", value, table, condition, one)
     return value

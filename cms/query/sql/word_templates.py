@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cms.query.plan.read_plan import SearchMatch
-from cms.schema.types.field_type import WORDS_SQL
+from cms.fragment import Fragment, fill
+from cms.query.plan.read_plan import SearchMatch, Value
+from cms.schema.types.field_type import DETERMINISTIC, WORDS_SQL
 
 FAST_FOLD = "system_fold_unindexed"
 
@@ -25,13 +26,20 @@ _IS_WHOLE = f"({_HOLDS} AND {HAS_WHOLE})"
 _IS_INDEXED_WORD = f"{WORDS_SQL} @> ARRAY[system_fold({{1}})]"
 
 
+def searched_text(value: Value, column: Fragment) -> Fragment:
+    """Print a text under a collation that knows LIKE and regular expressions."""
+    if value.field.column is not None and value.field.column.is_nondeterministic:
+        return fill(DETERMINISTIC, column)
+    return column
+
+
 def shape_of_match(match: SearchMatch) -> str:
     """Return the template of a test, of a folded text and a word."""
     if match.by_word_index:
         return _IS_INDEXED_WORD
-    if match.is_compared:
-        return _HOLDS
-    return _IS_WHOLE if match.is_whole else CONTAINS
+    if match.is_whole:
+        return _IS_WHOLE
+    return _HOLDS if match.is_compared else CONTAINS
 
 
 def fold_function(match: SearchMatch) -> str:

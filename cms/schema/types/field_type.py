@@ -80,7 +80,16 @@ Without those of more than 60 characters: an entry of an index has room for 2,70
 longer word, such as a picture in base64, would make the write fail.
 """
 
+INDEXED_WORDS = WORDS_SQL.replace("{0}", "system_fold({0})")
+
 LONGEST_INDEXED_WORD = 60
+
+
+DETERMINISTIC = '({0} COLLATE "default")'
+"""What searches look at in a column whose collation takes different texts for equal ones.
+
+Such a collation knows no regular expressions, and LIKE only from PostgreSQL 18 on.
+"""
 
 
 class IndexKind(StrEnum):
@@ -92,7 +101,7 @@ class IndexKind(StrEnum):
     VALUES = "({0})"
     GEOMETRIES = "USING gist ({0})"
     TRIGRAMS = "USING gin (system_fold({0}) gin_trgm_ops)"
-    WORDS = "USING gin (" + WORDS_SQL.replace("{0}", "system_fold({0})") + ")"
+    WORDS = "USING gin (" + INDEXED_WORDS + ")"
 
 
 @dataclass(frozen=True, slots=True)

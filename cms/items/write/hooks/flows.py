@@ -10,7 +10,12 @@ from cms.errors import Problem, Refused
 from cms.flows.definition.flow import FlowProblem, flow_definition, flow_problems
 from cms.flows.definition.graph import ENDS, NO_OPERATION
 from cms.flows.definition.operation_types import OPERATION_TYPES
-from cms.items.write.hooks.hook import SystemTableHooks, failed_validation, one_of
+from cms.items.write.hooks.hook import (
+    SystemTableHooks,
+    check_color,
+    failed_validation,
+    one_of,
+)
 from cms.items.write.stages.resolved_rows import ResolvedRow, keys_of
 from cms.schema.system import FLOWS, choices_of
 from cms.store.context import RequestContext
@@ -75,7 +80,11 @@ def _problem(problem: FlowProblem) -> Problem:
 FLOW_HOOKS = SystemTableHooks(
     missing_targets={"operation": NO_OPERATION},
     is_admin_only=True,
-    checks={"trigger": one_of(*choices_of(FLOWS, "trigger")), "options": _check_options},
+    checks={
+        "color": check_color,
+        "trigger": one_of(*choices_of(FLOWS, "trigger")),
+        "options": _check_options,
+    },
     after=_after_flows,
 )
 OPERATION_HOOKS = SystemTableHooks(

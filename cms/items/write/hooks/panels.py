@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cms import jsontext
-from cms.access.guard import guard
+from cms.access.guard import QueryBounds, guard
 from cms.dashboards.definition.panel_queries import PanelQuery, panel_query
 from cms.dashboards.definition.panel_types import PANEL_TYPES
 from cms.database.connections import Fetch
@@ -88,7 +88,7 @@ def _require_readable(context: RequestContext, query: PanelQuery) -> None:
         query.collection,
         catalogue=context.snapshot.catalogue,
         policy=context.actor.policy,
-        depth=MAX_DEPTH,
+        bounds=QueryBounds(MAX_DEPTH),
     )
     # All but run: operands that do not fit are found when they are bound.
     query_statement = finish_statement(plan(guarded), guarded.touched_collections)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import forbidden
-from cms.items.write.hooks.hook import SystemTableHooks, text_check
+from cms.items.write.hooks.hook import SystemTableHooks, check_color, text_check
 from cms.items.write.stages.resolved_rows import ResolvedRow, keys_of
 from cms.mail.notifications import mail_notifications
 from cms.store.context import RequestContext
@@ -55,7 +55,10 @@ def _mail(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) ->
         mail_notifications(fetch, keys)
 
 
-PRESET_HOOKS = SystemTableHooks(before=_keeping_owners("find_preset_owners", "user", "role"))
+PRESET_HOOKS = SystemTableHooks(
+    checks={"color": check_color},
+    before=_keeping_owners("find_preset_owners", "user", "role"),
+)
 NOTIFICATION_HOOKS = SystemTableHooks(
     checks={"subject": text_check(MAX_SUBJECT_LENGTH)},
     before=_keeping_owners("find_notification_owners", "recipient", "sender"),

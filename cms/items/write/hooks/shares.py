@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from cms import jsontext
 from cms.access.abilities import effective_grants
 from cms.access.guard import view_of
 from cms.access.views import any_rule
@@ -51,6 +52,7 @@ def _before(
     if changed_rows:
         _require_same_item(fetch, changed_rows)
     _require_own_role(fetch, context, rows)
+    _end_sessions(fetch, changed_rows)
 
 
 def _require_shareable(fetch: Fetch, context: RequestContext, row: ResolvedRow) -> None:
@@ -122,15 +124,16 @@ def _require_own_role(fetch: Fetch, context: RequestContext, rows: Sequence[Reso
         raise forbidden()
 
 
-def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
-    """End the sessions that were opened with another password, role or date."""
-    changed: list[str] = []
+def _end_sessions(fetch: Fetch, rows: Sequence[ResolvedRow]) -> None:
+    """End the sessions of shares that are about to get another password, role or date."""
+    changes: list[dict[str, object]] = []
     for row in rows:
         # By its values: a password that was sent back masked is no new one.
-        if not row.is_new and _SESSION_FIELDS & row.values.keys():
-            changed.append(str(row.key))
-    if changed:
-        fetch(statement("end_share_sessions"), (changed,))
+        names = _SESSION_FIELDS & row.values.keys()
+        if names:
+            changes.append({"id": row.key, **{name: row.values[name] for name in names}})
+    if changes:
+        fetch(statement("end_share_sessions"), (jsontext.dumps(changes).decode(),))
 
 
 def _check_password(value: object, context: RequestContext) -> None:
@@ -145,5 +148,4 @@ SHARE_HOOKS = SystemTableHooks(
     explicit_only=frozenset({"password", "user_created"}),
     checks={"max_uses": check_limit, "password": _check_password},
     before=_before,
-    after=_after,
 )

@@ -65,9 +65,26 @@ def _before(
     rows: Sequence[ResolvedRow],
     deleted_keys: Sequence[str],
 ) -> None:
-    """Let only administrators change the credentials of administrators, or delete them."""
-    if context.actor.policy.is_admin:
-        return
+    """Let only administrators change the credentials of administrators, or delete them.
+
+    A new address ends the user's sessions, except the caller's own.
+    """
+    if not context.actor.policy.is_admin:
+        _refuse_administrators(fetch, rows, deleted_keys)
+    keys: list[str] = []
+    addresses: list[str | None] = []
+    for row in rows:
+        if not row.is_new and "email" in row.values:
+            keys.append(str(row.key))
+            addresses.append(row.values["email"])
+    # Before the write, because an application may send back an address that it has read.
+    if keys:
+        fetch(statement("end_sessions_of_new_addresses"), (keys, addresses, context.actor.session))
+
+
+def _refuse_administrators(
+    fetch: Fetch, rows: Sequence[ResolvedRow], deleted_keys: Sequence[str]
+) -> None:
     changed_keys: list[str] = []
     for row in rows:
         if not row.is_new and _CREDENTIALS & row.sent.keys():
@@ -81,9 +98,9 @@ def _before(
 def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
     """End sessions and registrations that a change of users has made invalid.
 
-    A new password or address, and a status other than active, end the user's sessions, except the
-    caller's own. A user who becomes active starts without the earlier failed logins. Setting the
-    status of a user also ends a registration that waits to be verified.
+    A new password, and a status other than active, end the user's sessions, except the caller's
+    own. A user who becomes active starts without the earlier failed logins. Setting the status of
+    a user also ends a registration that waits to be verified.
     """
     changed: list[str] = []
     with_status: list[str] = []
@@ -107,7 +124,7 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
 
 def _ends_sessions(row: ResolvedRow) -> bool:
     # By its values: a password that was sent back masked is no new one.
-    if {"password", "email"} & row.values.keys():
+    if "password" in row.values:
         return True
     return bool(row.sent.get("status", "active") != "active")
 

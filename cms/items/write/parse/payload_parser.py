@@ -146,10 +146,10 @@ class PayloadParser:
     def _add_or_merge(self, builder: SetBuilder, row: RowBuilder, parsed: ParsedItem) -> int:
         """Make objects with the same key one row, in which the values of later ones win."""
         key = row.values.get(builder.key_field)
-        number = builder.numbers_by_key.get(key) if key else None
+        number = None if key is None else builder.numbers_by_key.get(key)
         if number is None:
             number = builder.add(row)
-            if key:
+            if key is not None:
                 builder.numbers_by_key[key] = number
             return number
         # The same key means the same row, which is written once.

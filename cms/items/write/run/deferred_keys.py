@@ -121,7 +121,7 @@ def new_keys_of(collection: Collection, rows: Iterable[ResolvedRow]) -> frozense
         if not row.is_new:
             continue
         key = row.values.get(key_field)
-        if key:
+        if key is not None:
             keys.add(key)
     return frozenset(keys)
 

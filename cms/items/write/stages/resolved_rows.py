@@ -110,7 +110,7 @@ class ResolvedSet(NamedTuple):
     @property
     def stored_keys(self) -> list[str]:
         """The keys of the rows that are stored."""
-        return [row.key for row in self.rows if row.key and not row.is_new]
+        return [row.key for row in self.rows if row.key is not None and not row.is_new]
 
     @property
     def changed_numbers(self) -> list[int]:
@@ -121,7 +121,9 @@ class ResolvedSet(NamedTuple):
         """
         numbers: list[int] = []
         for number, row in enumerate(self.rows):
-            if row.key and not row.is_new and (row.values or not self.level):
+            if row.key is None or row.is_new:
+                continue
+            if row.values or not self.level:
                 numbers.append(number)
         return numbers
 

@@ -9,7 +9,7 @@ from cms.errors import Problem, abbreviated, combined, invalid_payload
 from cms.items.read.prepare import RowTest, narrowed
 from cms.items.read.reads import parse_key
 from cms.items.write.transaction.executor import Executor
-from cms.items.write.transaction.rows import lock_rows
+from cms.items.write.transaction.rows import as_stored, lock_rows
 from cms.query.language.ast import ParsedQuery, RowOutput
 from cms.query.language.parse import PARAMETERS, PageSizes, parse
 from cms.schema.model import Collection
@@ -32,8 +32,33 @@ def named_keys(
     if len({"keys", "query"} & payload.keys()) != 1:
         raise invalid_payload("It takes either keys or query", field="keys")
     if "keys" in payload:
-        return _parse_keys(collection, payload["keys"])
+        keys = _parse_keys(collection, payload["keys"])
+        return list(dict.fromkeys(as_stored(executor, collection, keys).values()))
     return _keys_of_query(executor, collection, payload["query"], only)
+
+
+def require_selection(payload: Mapping[str, object], *others: str) -> Mapping[str, object]:
+    """Return a payload with `keys` or `query`, and at most these other members.
+
+    Raises `Refused` INVALID_PAYLOAD: a filter beside the query would be ignored, and the query
+    would select every item.
+    """
+    problems: list[Problem] = []
+    known = ("keys", "query", *others)
+    for name in payload:
+        if name not in known:
+            reason = f'The body does not take "{name}"; there are {", ".join(known)}'
+            problems += invalid_payload(reason, field=name).problems
+    if problems:
+        raise combined(problems)
+    return payload
+
+
+def selection_of(payload: object) -> Mapping[str, object]:
+    """Return what the body of a deletion names; an array of keys is the short form of `keys`."""
+    if isinstance(payload, Mapping):
+        return require_selection(payload)
+    return {"keys": payload}
 
 
 def require_query(value: object) -> Mapping[str, object]:

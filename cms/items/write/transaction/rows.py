@@ -19,8 +19,11 @@ from cms.items.write.transaction.row_indexes import at_indexes
 from cms.query.sql import locks, write
 from cms.query.sql.arguments import ArgumentSlots, FlowsByVerb
 from cms.query.sql.arrays import array
-from cms.schema.model import Collection
+from cms.schema.model import Collection, Field
 from cms.schema.payload import RowValues
+
+_TYPES_OF_ONE_TEXT = frozenset({"integer", "bigInteger", "string", "text", "uuid"})
+"""Types whose values PostgreSQL writes as they are here once they are parsed."""
 
 ColumnNames = tuple[str, ...]
 
@@ -162,12 +165,17 @@ def lock_list(
 
 
 def column_by_key(
-    executor: Executor, collection: Collection, column: str, keys: Sequence[str]
+    executor: Executor,
+    collection: Collection,
+    column: str,
+    keys: Sequence[str],
+    *,
+    cast: str = "text",
 ) -> dict[str, str | None]:
-    """Return what rows hold in one column, by their keys."""
+    """Return what rows hold in one column, as another type if one is given, by their keys."""
     rows = executor.run_cached(
-        ("column", collection.name, column),
-        lambda: locks.column_by_key(collection, column, ArgumentSlots()),
+        ("column", collection.name, column, cast),
+        lambda: locks.column_by_key(collection, column, ArgumentSlots(), cast),
         [array(keys)],
         collection=collection,
     )
@@ -183,6 +191,28 @@ def stored_keys(executor: Executor, collection: Collection, keys: Sequence[str])
         collection=collection,
     )
     return dict(rows)
+
+
+def has_one_text(field: Field) -> bool:
+    """Tell whether equal values of a field have one text, whoever writes it.
+
+    A decimal may be 1 or 1.00, a timestamp has its own form in answers, and there are collations
+    that ignore case.
+    """
+    if field.column is not None and field.column.is_nondeterministic:
+        return False
+    return field.type.name in _TYPES_OF_ONE_TEXT
+
+
+def as_stored(executor: Executor, collection: Collection, keys: Sequence[str]) -> Mapping[str, str]:
+    """Return keys as PostgreSQL writes those of stored rows, by the keys as sent.
+
+    The keys of rows are compared by their texts. A key that no row has stays as it is.
+    """
+    if not keys or has_one_text(collection.key):
+        return dict(zip(keys, keys, strict=True))
+    stored = stored_keys(executor, collection, keys)
+    return {key: stored.get(key, key) for key in keys}
 
 
 # Revisions

@@ -1,9 +1,8 @@
-"""Whether a socket is readable, asked without giving up the interpreter's lock."""
+"""Whether a descriptor can be read or written, asked without giving up the interpreter's lock."""
 
 from __future__ import annotations
 
 import ctypes
-import select
 
 # Calls by PyDLL keep the interpreter's lock. `select.poll` gives it up even where it must not wait,
 # and another thread would run first, for much longer than the call takes.
@@ -20,17 +19,17 @@ class _PollRequest(ctypes.Structure):
     )
 
 
-class ReadableSocket:
-    """Asks about one descriptor, which one thread at a time uses."""
+class PolledDescriptor:
+    """Asks about one descriptor; `events` is `select.POLLIN` or `select.POLLOUT`."""
 
     __slots__ = ("_reference", "_request")
 
-    def __init__(self, descriptor: int) -> None:
-        self._request = _PollRequest(descriptor, select.POLLIN, 0)
+    def __init__(self, descriptor: int, events: int) -> None:
+        self._request = _PollRequest(descriptor, events, 0)
         self._reference = ctypes.byref(self._request)
 
-    def has_something(self) -> bool:
-        """Tell whether there is something to read, an error or an end; returns at once."""
+    def is_ready(self) -> bool:
+        """Tell whether to read or write would not wait, as after an error or an end."""
         # Negative where a signal has come meanwhile.
         answer: int = _poll(self._reference, 1, 0)
         return answer > 0

@@ -1,0 +1,94 @@
+"""The limit of nested rows is silent about what rules hide, which statistics also cover."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client import Client
+from tests.members import may, member
+from tests.things import Json, Stage, Table, field, table
+
+CHAIN = "notes.deal.notes"
+
+
+@pytest.fixture(scope="module")
+def deals(stage: Stage, admin: Client) -> Table:
+    """3,000 deals with ten notes each: a thousand are own ones, half of the others ACME's."""
+    deals = table(admin, field("owner", "string"), field("client", "string"))
+    notes = table(admin, field("deal", "integer"))
+    relation = {"collection": notes.name, "field": "deal", "related_collection": deals.name}
+    assert admin.post("/relations", {**relation, "meta": {"one_field": "notes"}}).status == 200
+    stage.execute(f"""
+        INSERT INTO {deals.name} (owner, client) SELECT 'me', 'own ' || n
+            FROM generate_series(1, 1000) AS n;
+        INSERT INTO {deals.name} (owner, client)
+            SELECT 'other', CASE WHEN n % 2 = 0 THEN 'ACME' ELSE 'other ' || n END
+            FROM generate_series(1, 2000) AS n;
+        INSERT INTO {notes.name} (deal) SELECT 1 + n % 3000 FROM generate_series(1, 30000) AS n;
+        ANALYZE {deals.name};
+        ANALYZE {notes.name};
+        """)
+    return deals
+
+
+@pytest.fixture(scope="module")
+def notes_name(admin: Client, deals: Table) -> str:
+    relations = admin.get("/relations").data
+    (name,) = (
+        relation["collection"]
+        for relation in relations
+        if relation["related_collection"] == deals.name
+    )
+    return str(name)
+
+
+def read(caller: Client, deals: Table, query: Json) -> Any:
+    lists = {"_limit": -1, "deal": {"notes": {"_limit": -1}}}
+    return caller.search(
+        deals.path, {"fields": [f"{CHAIN}.id"], "limit": -1, "deep": {"notes": lists}, **query}
+    )
+
+
+def bounded(make_client: Any, stage: Stage, caller: Client) -> Client:
+    """Return the caller's client of another process, whose reads nest few rows."""
+    assert caller._token
+    client: Client = make_client(database_url=stage.dsn, max_nested_rows=20_000)
+    return client.bearing(caller._token)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"filter": {"client": {"_eq": "ACME"}}},
+        {"filter": {"client": {"_in": ["ACME", "nobody"]}}},
+        {"filter": {"client": {"_starts_with": "AC"}}},
+        {"filter": {"client": {"_contains": "ACM"}}},
+        {"search": "acme"},
+    ],
+)
+def test_a_value_that_is_frequent_in_hidden_items_is_like_one_that_does_not_exist(
+    make_client: Any, stage: Stage, deals: Table, notes_name: str, query: Json
+) -> None:
+    rights = [may(deals.name, permissions={"owner": {"_eq": "me"}}), may(notes_name)]
+    assert read(bounded(make_client, stage, member(stage, *rights)), deals, query).data == []
+
+
+def test_an_estimate_takes_the_operands_of_callers_who_see_every_item(
+    make_client: Any, stage: Stage, deals: Table, notes_name: str
+) -> None:
+    rights = [may(deals.name), may(notes_name)]
+    caller = bounded(make_client, stage, member(stage, *rights))
+    refused = read(caller, deals, {"filter": {"client": {"_eq": "ACME"}}})
+    assert (refused.status, refused.errors[0]["chain"]) == (400, CHAIN)
+    assert read(caller, deals, {"filter": {"client": {"_eq": "nobody"}}}).data == []
+
+
+def test_what_nests_too_much_is_refused_to_a_caller_who_sees_some_items_only(
+    make_client: Any, stage: Stage, deals: Table, notes_name: str
+) -> None:
+    rights = [may(deals.name, permissions={"owner": {"_eq": "me"}}), may(notes_name)]
+    caller = bounded(make_client, stage, member(stage, *rights))
+    refused = read(caller, deals, {})
+    assert (refused.status, refused.errors[0]["chain"]) == (400, CHAIN)
