@@ -7,6 +7,7 @@ M = $(if $(T),,not release)
 E = quick
 U =
 L =
+PYTEST = pytest
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
@@ -20,10 +21,10 @@ run: .venv/.installed ## start the service with a database of its own; Ctrl-C st
 	@$(PY) -m cms serve
 
 test: .venv/.installed ## run the tests; T=tests/unit runs a part, E=full tries all examples, POSTGRES_BIN=/its/bin on another PostgreSQL
-	@$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m '$(M)' --hypothesis-profile $(E) $(T)
+	@$(PY) -m $(PYTEST) --numprocesses auto --dist loadfile --no-loadscope-reorder -m '$(M)' --hypothesis-profile $(E) $(T)
 
-check: lint types ## what CI runs: lint, types, and all tests, those with real processes too
-	@$(MAKE) --no-print-directory test M= E=full
+check: lint types ## what CI runs: lint, types, and all tests, those with real processes too; what fails runs again, alone
+	@$(MAKE) --no-print-directory test M= E=full PYTEST=tests.retry_failures
 
 lint: .venv/.installed ## look for mistakes and unformatted code
 	@$(PY) -m ruff check
