@@ -58,7 +58,7 @@ dist: .venv/.installed ## build the sdist and the wheel; the same commit gives t
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PY) -m build --no-isolation
 
 clean: ## remove what can be made again: .venv, caches, builds; never data
-	rm -rf .venv build dist cms.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find cms tests bench sql supply_chain -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Stamps stand for the whole folder, so that a change of the dependencies installs them. A .venv without

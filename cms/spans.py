@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from opentelemetry import context, propagate, trace
@@ -19,6 +18,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, StatusCode
 
+from cms.distribution import installed_version
 from cms.metrics.families import OTHER_METHOD
 
 _OTHER_METHOD = "_OTHER"
@@ -72,7 +72,7 @@ def spans_of_environment(environ: Mapping[str, str]) -> Spans:
     provider = trace.get_tracer_provider()
     if isinstance(provider, TracerProvider):
         return Spans(provider)
-    attributes = {"service.version": version("cms")}
+    attributes = {"service.version": installed_version()}
     # What is given here would replace the variables.
     named = "OTEL_SERVICE_NAME" in environ
     if not named and "service.name" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
@@ -87,7 +87,7 @@ class Spans:
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
-        self._tracer = provider.get_tracer("cms", version("cms"))
+        self._tracer = provider.get_tracer("cms", installed_version())
 
     def begin_request(self, environ: Mapping[str, Any]) -> _OpenRequestSpan:
         # An empty context: what an earlier request may have left in the thread is not its parent.

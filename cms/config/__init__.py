@@ -24,6 +24,7 @@ from cms.config.providers import (
 from cms.config.providers import options_of as provider_options_of
 from cms.config.schema_address import in_schema
 from cms.config.settings import MAX_DEFAULT_WORKERS, SETTINGS, Setting
+from cms.distribution import install_command
 from cms.hashing.hash_parameters import MIN_MEMORY_PER_LANE, HashParameters
 from cms.processes.machine import present_machine
 
@@ -242,7 +243,7 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
         yield "DATABASE_DIRECT_URL needs DATABASE_URL: there is no pooler to go past."
     yield from _schema_contradictions(values)
     if values["redis"] and find_spec("redis") is None:
-        yield "REDIS needs the extra redis: pip install 'cms[redis]'."
+        yield f"REDIS needs the extra redis: {install_command('redis')}."
     needed = MIN_MEMORY_PER_LANE * values["hash_parallelism"]
     if values["hash_memory_cost"] < needed:
         yield (

@@ -26,6 +26,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 import certifi
 
 from cms import zlib_windows
+from cms.distribution import DISTRIBUTION
 from cms.outgoing.outgoing_addresses import (
     AddressDenied,
     AddressFilter,
@@ -49,7 +50,7 @@ CHUNK_BYTES = 2**16
 _USUAL_HEADERS = {
     "Accept": "*/*",
     "Accept-Encoding": "gzip",
-    "User-Agent": "cms",
+    "User-Agent": DISTRIBUTION,
     "Connection": "close",
 }
 # With the percent sign: what is quoted already stays as it is.

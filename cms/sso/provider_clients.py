@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from cms.config import Config, ConfigError
 from cms.config.providers import LDAP, SAML, Provider
+from cms.distribution import install_command
 from cms.errors import invalid_provider
 from cms.sso.client import ProviderClient
 from cms.sso.directory_login import Directory
@@ -91,7 +92,7 @@ def _directory(provider: Provider) -> Directory:
     try:
         from cms.sso.ldap import DirectoryClient
     except ModuleNotFoundError:
-        raise ProviderError("LDAP needs `pip install 'cms[ldap]'`") from None
+        raise ProviderError(f"LDAP needs `{install_command('ldap')}`") from None
     return Directory(provider, DirectoryClient(provider))
 
 
@@ -101,7 +102,7 @@ def _client(provider: Provider, config: Config, store: Store, secret: str) -> Pr
         try:
             from cms.sso.saml import SamlClient
         except ModuleNotFoundError:
-            raise ProviderError("SAML needs `pip install 'cms[saml]'`") from None
+            raise ProviderError(f"SAML needs `{install_command('saml')}`") from None
         return SamlClient(provider, store, public_url=config.public_url, secret=secret)
     from cms.sso.oauth import OAuthClient
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 from cms.database.statements import statement
+from cms.distribution import installed_version
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.store import Store
@@ -26,7 +25,7 @@ def _info(context: RequestContext) -> dict[str, object]:
     }
     if not context.actor.policy.is_admin:
         return {"project": project}
-    answer = {"project": project, "version": version("cms"), "database": server}
+    answer = {"project": project, "version": installed_version(), "database": server}
     # Tables that are no collections, because their names are the service's own.
     reserved_tables = context.snapshot.catalogue.reserved_tables
     if reserved_tables:

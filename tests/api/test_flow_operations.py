@@ -108,7 +108,7 @@ def test_without_the_extra_no_script_can_be_saved(
     answer = admin.post("/flows", {"name": "x", "trigger": "webhook", "operations": [operation]})
     assert (answer.status, answer.codes) == (422, ["FAILED_VALIDATION"])
     assert answer.errors[0]["path"] == ["operations", 0, "options", "code"]
-    assert "cms[script]" in answer.errors[0]["reason"]
+    assert "headless-cms[script]" in answer.errors[0]["reason"]
 
 
 def test_a_signed_request_is_tried_again_under_the_same_id(

@@ -4,6 +4,7 @@ met, and past it has a 400 of its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -70,7 +71,8 @@ def is_refused(answer: Answer, limit: int) -> bool:
     """
     problem = answer.errors[0] if answer.status == 400 else {}
     return problem.get("code") == "INVALID_QUERY" and (
-        str(limit) in problem["reason"] or problem.get("parameter") == "offset"
+        re.search(rf"\b{limit}\b", problem["reason"]) is not None
+        or problem.get("parameter") == "offset"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from falcon.inspect import inspect_routes
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from cms.distribution import installed_version
 from cms.errors import STATUS
 from cms.http.saml import AnswerResource, MetadataResource, SingleLogoutResource
 from cms.openapi.account_routes import ACCOUNT_ROUTES
@@ -331,7 +331,7 @@ def test_the_exact_version_is_for_administrators(stage: Stage) -> None:
     versions = {
         name: document(caller)["info"]["version"] for name, caller in callers(stage).items()
     }
-    own = importlib.metadata.version("cms")
+    own = installed_version()
     assert {name for name, version in versions.items() if version == own} == {"admin"}
 
 

@@ -248,4 +248,4 @@ def test_without_the_library_the_service_warns_and_runs(
     with caplog.at_level(logging.WARNING, "cms"):
         start_tracing({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"})
     assert process.active is None
-    assert "cms[otel]" in caplog.text
+    assert "headless-cms[otel]" in caplog.text

@@ -112,7 +112,7 @@ def test_the_wheel_and_what_it_asks_for_give_an_empty_environment_the_service(
     with new_folder() as folder:
         run(sys.executable, "-m", "venv", folder / "venv")
         python = folder / "venv" / "bin" / "python"
-        install(python, f"cms[embedded] @ {wheel.as_uri()}", constraints)
+        install(python, f"postgres-headless-cms[embedded] @ {wheel.as_uri()}", constraints)
         with serving(folder, python=str(python)) as service:
             address = f"http://127.0.0.1:{service.port}/server/ping"
             assert requests.get(address, timeout=TIMEOUT_SECONDS).text == "pong"

@@ -475,7 +475,7 @@ def test_redis_needs_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         f"redis://:{MASK}@127.0.0.1:6379/0"
     )
     monkeypatch.setattr("cms.config.find_spec", lambda name: None)
-    sentence = "REDIS needs the extra redis: pip install 'cms[redis]'."
+    sentence = "REDIS needs the extra redis: pip install 'postgres-headless-cms[redis]'."
     assert problems_of({"REDIS": address}, tmp_path) == (sentence,)
 
 

@@ -281,7 +281,7 @@ def test_a_script_is_refused_where_none_can_run(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("cms.flows.definition.options.SCRIPT_ENGINE", "no_such_engine")
     (error,) = OPERATION_TYPES["exec"].errors({"code": "module.exports = () => 1"})
     assert error.path == ("code",)
-    assert "cms[script]" in str(error)
+    assert "headless-cms[script]" in str(error)
 
 
 @pytest.mark.parametrize("digits", ["9" * 5000, "9" * 19, "\N{SUPERSCRIPT TWO}"])

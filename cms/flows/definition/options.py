@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from cms.distribution import install_command
 from cms.emails import NO_ADDRESS, is_email
 from cms.errors import Refused
 from cms.flows.definition.signature import parse_secret
@@ -120,7 +121,7 @@ def script(value: object) -> None:
     if find_spec(SCRIPT_ENGINE) is None:
         raise OptionError(
             "no script can run here: the service is installed without the extra script "
-            "(pip install 'cms[script]')"
+            f"({install_command('script')})"
         )
 
 
