@@ -12,7 +12,7 @@ import click
 
 from cms.cli.backup_commands import backup, restore, upgrade
 from cms.cli.session import current_config, is_expected, sentence_of
-from cms.distribution import installed_version
+from cms.distribution import DISTRIBUTION
 
 EPILOG = """Settings come from the environment and from .env in the current folder.
 
@@ -37,7 +37,7 @@ class CommandGroup(click.Group):
 @click.group(
     cls=CommandGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
 )
-@click.version_option(installed_version(), prog_name="cms")
+@click.version_option(package_name=DISTRIBUTION, prog_name="cms")
 def cms() -> None:
     """A content management service: REST over PostgreSQL."""
 

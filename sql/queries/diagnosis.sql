@@ -12,7 +12,7 @@ SELECT
     ) AS connections,
     ARRAY(SELECT extname::text FROM pg_extension) AS installed,
     ARRAY(SELECT name::text FROM pg_available_extensions) AS available,
-    coalesce(pg_get_functiondef(to_regprocedure('system_fold(text)')::oid) NOT LIKE '%unaccent%', FALSE) AS keeps_accents;
+    coalesce(pg_get_functiondef(to_regprocedure('system_fold_letters(text)')::oid) NOT LIKE '%unaccent%', FALSE) AS keeps_accents;
 
 -- name: record_json_paths
 -- Records paths ($2) of collections ($1) by which reads have searched or sorted today, and how often ($3).

@@ -84,38 +84,8 @@ SELECT unnest($1::text[]);
 -- name: needs_unaccent
 -- Whether searches still distinguish accents although the extension that removes them is installed by now.
 SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'unaccent')
-   AND pg_get_functiondef(to_regprocedure('system_fold(text)')::oid) NOT LIKE '%unaccent%';
+   AND pg_get_functiondef(to_regprocedure('system_fold_letters(text)')::oid) NOT LIKE '%unaccent%';
 
 -- name: ignore_accents
--- Replaces the functions by which searches compare texts, as the migrations do where the extension is installed, and
--- rebuilds the indexes of searches, which hold results of the first one.
-DO $$
-DECLARE
-    home text := (
-        SELECT quote_ident(nspname)
-        FROM pg_extension
-        JOIN pg_namespace ON pg_namespace.oid = extnamespace
-        WHERE extname = 'unaccent'
-    );
-    unaccented text := format('lower(%1$s.unaccent(''%1$s.unaccent'', $1))', home);
-    folded text := '%s';
-    ascii text := (SELECT string_agg(chr(code), '') FROM generate_series(1, 127) AS code);
-    index regclass;
-BEGIN
-    EXECUTE 'CREATE OR REPLACE FUNCTION system_unaccented(text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE '
-        || format('AS $f$BEGIN RETURN %s; END$f$', unaccented);
-    COMMENT ON FUNCTION system_unaccented(text) IS 'A text in small letters and without accents';
-    IF system_unaccented(ascii) = lower(ascii COLLATE "C") THEN
-        folded := 'CASE WHEN octet_length($1) = length($1) THEN lower($1 COLLATE "C") ELSE %s END';
-    END IF;
-    EXECUTE 'CREATE OR REPLACE FUNCTION system_fold(text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN '
-        || format(folded, 'system_unaccented($1)');
-    EXECUTE 'CREATE OR REPLACE FUNCTION system_fold_unindexed(text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE RETURN '
-        || format(folded, unaccented);
-    FOR index IN
-        SELECT indexrelid FROM pg_index WHERE pg_get_expr(indexprs, indrelid) LIKE 'system_fold(%'
-    LOOP
-        EXECUTE format('REINDEX INDEX %s', index);
-    END LOOP;
-END
-$$;
+-- Replaces the functions by which searches compare texts, and rebuilds the indexes of searches, which hold results.
+CALL system_define_folding();
