@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 IMPORT_FORMAT_BY_SUFFIX: Mapping[str, str] = MappingProxyType(
-    {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+    {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 )
 IMPORT_FORMAT_BY_MEDIA_TYPE: Mapping[str, str] = MappingProxyType(
     {
         "text/csv": "csv",
+        "text/tab-separated-values": "csv",
         "application/json": "json",
         "application/x-ndjson": "jsonl",
         "application/jsonl": "jsonl",

@@ -37,19 +37,17 @@ class ImportResource:
         require_import(self._store, identity, collection)
         # On disk and not in memory: an import may be far larger than a body of JSON.
         with TemporaryFile() as file:
-            file_format = self._receive(request, file)
-            upload = Upload(file_format, file, self._max_row_bytes)
+            upload = self._receive(request, file)
             response.data = import_file(
                 self._store, identity, collection, upload, idempotency=idempotency_key_of(request)
             )
 
-    def _receive(self, request: falcon.Request, file: BinaryIO) -> str:
-        """Store the upload in `file` and return its format; raises `Refused` for anything else."""
+    def _receive(self, request: falcon.Request, file: BinaryIO) -> Upload:
+        """Store what was sent in `file`; raises `Refused` for anything but an import."""
         if is_form(request):
             sent = _sent_in_form(form_parts(request, max_bytes=self._max_bytes))
         else:
-            file_format = _file_format("", request.content_type)
-            sent = _SentFile(file_format, _body_chunks(request, self._max_bytes))
+            sent = _sent_as_body(request, self._max_bytes)
         # Of the file alone: the boundary of a form differs at each attempt.
         digest = sha256()
         size = 0
@@ -60,14 +58,21 @@ class ImportResource:
             digest.update(chunk)
             file.write(chunk)
         request.context.digest = digest.digest()
-        return sent.file_format
+        return Upload(sent.file_format, file, self._max_row_bytes, sent.charset)
 
 
 class _SentFile(NamedTuple):
     """A file while it is received."""
 
     file_format: str
+    charset: str | None
     chunks: Iterator[bytes]
+
+
+def _sent_as_body(request: falcon.Request, max_bytes: int) -> _SentFile:
+    file_format = _file_format("", request.content_type)
+    charset = _charset(request.content_type)
+    return _SentFile(file_format, charset, _body_chunks(request, max_bytes))
 
 
 def _sent_in_form(parts: Iterator[FormPart]) -> _SentFile:
@@ -77,7 +82,7 @@ def _sent_in_form(parts: Iterator[FormPart]) -> _SentFile:
         raise invalid_payload('The form has no file in a part named "file"', field="file")
     suffix = PurePath(part.filename or "").suffix.lower()
     file_format = _file_format(suffix, part.declared_type)
-    return _SentFile(file_format, _only_file(part, parts))
+    return _SentFile(file_format, _charset(part.declared_type), _only_file(part, parts))
 
 
 def _only_file(part: FormPart, other_parts: Iterator[FormPart]) -> Iterator[bytes]:
@@ -93,6 +98,11 @@ def _body_chunks(request: falcon.Request, max_bytes: int) -> Iterator[bytes]:
     if (request.content_length or 0) > max_bytes:
         raise too_large(max_bytes)
     yield from iter(lambda: request.stream.read(CHUNK_BYTES), b"")
+
+
+def _charset(content_type: str | None) -> str | None:
+    _, parameters = falcon.parse_header(content_type or "")
+    return parameters.get("charset")
 
 
 def _file_format(suffix: str, content_type: str | None) -> str:

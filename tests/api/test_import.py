@@ -221,7 +221,7 @@ def test_no_more_than_a_hundred_faults_are_reported_and_their_number(things: Tab
 
 @pytest.mark.parametrize(
     ("header", "named"),
-    [("name,nowhere", "nowhere"), ("name,name", "name"), ("name,", ""), ("", None)],
+    [("name,nowhere", "nowhere"), ("name,name", "name"), (",name", ""), (",,", None)],
 )
 def test_a_header_names_fields_that_are_there_each_once(
     things: Table, header: str, named: str | None

@@ -186,9 +186,14 @@ def test_cells_of_one_column_are_read_as_one_by_one(
 def _compare(table: Sequence[Sequence[str]], ways: list[SourceColumn]) -> None:
     text = io.StringIO(newline="")
     csv.writer(text).writerows([["head"] * len(ways), *table])
-    read_rows = list(read_csv(io.BytesIO(text.getvalue().encode()), 1_000, lambda names: ways))
-    assert len(read_rows) == len(table)
-    for row, cells in zip(read_rows, table, strict=True):
+    read_rows = list(
+        read_csv(io.BytesIO(text.getvalue().encode()), 1_000, lambda names, line: ways)
+    )
+    with_content = [
+        cells if any(cells[len(ways) :]) else cells[: len(ways)] for cells in table if any(cells)
+    ]
+    assert len(read_rows) == len(with_content)
+    for row, cells in zip(read_rows, with_content, strict=True):
         alone = _parse_row(ways, row.line, row.size, list(cells))
         assert row == alone
         assert repr(row) == repr(alone)  # 1 and True are equal

@@ -18,7 +18,7 @@ from cms.schema.payload import invalid_item
 
 
 def source_columns(
-    call: WriteCall, cells: Sequence[str], problems: ImportProblems
+    call: WriteCall, cells: Sequence[str], line: int, problems: ImportProblems
 ) -> list[SourceColumn]:
     """Return the columns of a header.
 
@@ -28,23 +28,28 @@ def source_columns(
     names: list[str] = []
     for cell in cells:
         name = cell
+        # Some programs put blanks around names.
+        if name not in call.collection.fields:
+            name = name.strip()
         # An export escapes names like any other text, because a field may be called "=total".
         if name:
             name = unescape_formula(name)
         names.append(name)
     if not names:
-        raise invalid_payload("The file has no header with the names of fields", line=1)
+        raise invalid_payload("The file has no header with the names of fields", line=line)
     collection = call.collection
     for name, count in Counter(names).items():
         if count > 1:
             problem = invalid_item("the header names it twice", collection.name, name)
-            problems.add(problem, 1)
-    _check_names(call, names, problems)
+            problems.add(problem, line)
+    _check_names(call, names, line, problems)
     problems.refuse()
     return [_source_column(call, collection.fields[name]) for name in names]
 
 
-def _check_names(call: WriteCall, names: Sequence[str], problems: ImportProblems) -> None:
+def _check_names(
+    call: WriteCall, names: Sequence[str], line: int, problems: ImportProblems
+) -> None:
     """Parse an item that names every field and holds no values."""
     fields = call.collection.fields
     item: dict[str, object] = {}
@@ -58,9 +63,9 @@ def _check_names(call: WriteCall, names: Sequence[str], problems: ImportProblems
         # Rows with a stored key are changes and all others new: a name is allowed for either.
         parser.parse(call.collection, [item], Expects.ANY)
     except Refused as refused:
-        raise refusal_at(1, refused) from refused
+        raise refusal_at(line, refused) from refused
     for _, problem in parser.problems.entries:
-        problems.add(problem, 1)
+        problems.add(problem, line)
     # Problems beyond the first hundred are counted, not kept.
     problems.total += parser.problems.total - len(parser.problems.entries)
 

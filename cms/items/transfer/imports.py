@@ -71,11 +71,15 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A received file: its format, one of `SOURCES`, its contents, and the limit of a row."""
+    """A received file: its format, one of `SOURCES`, its contents, and the limit of a row.
+
+    `charset` is the encoding that its sender names for CSV.
+    """
 
     file_format: str
     file: BinaryIO
     max_bytes: int
+    charset: str | None = None
 
 
 def require_import(store: Store, identity: Identity, name: str) -> None:
@@ -137,7 +141,7 @@ class _Import:
         # The file is at its end when an attempt before this one met a deadlock.
         upload.file.seek(0)
         read = SOURCES[upload.file_format]
-        rows = read(upload.file, upload.max_bytes, self._columns)
+        rows = read(upload.file, upload.max_bytes, self._columns, upload.charset)
         # All of it is lazy: rows are read and parsed as batches are asked for, one batch ahead.
         batches = Prefetch(map(self._parse_batch, _batches(rows)))
         self._executor = replace(self._executor, while_waiting=batches.advance)
@@ -153,9 +157,9 @@ class _Import:
             self._advance_key_sequence()
         return jsontext.dumps({"data": {"created": self._created, "updated": self._updated}})
 
-    def _columns(self, header: Sequence[str]) -> list[SourceColumn]:
+    def _columns(self, header: Sequence[str], line: int) -> list[SourceColumn]:
         # Only CSV has a header; items of JSON name their fields themselves.
-        return source_columns(self._call, header, self._problems)
+        return source_columns(self._call, header, line, self._problems)
 
     def _handle_batch(self, batch: Batch) -> None:
         size = 0

@@ -1,4 +1,5 @@
-"""Files of items, read row by row with their lines: CSV, JSON and JSONL as exports write them.
+"""Files of items, read row by row with their lines: JSON and JSONL as exports write them, and CSV
+as spreadsheet programs do, too.
 
 No row is longer than `max_bytes` bytes, and no more of the file is in memory than a few rows. A
 problem of one row comes with the row; one that makes the rest of the file unreadable raises
@@ -9,10 +10,12 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import BinaryIO, NamedTuple, Protocol
 
@@ -25,6 +28,15 @@ _CHUNK = 1 << 16
 
 _MAX_RECORDS = 1_000
 """Rows of CSV that are parsed together, unless they have `_CHUNK` bytes before."""
+
+_UTF8 = "utf-8-sig"
+"""UTF-8 with or without a byte order mark, which Excel writes."""
+
+_DELIMITERS = ",;\t|"
+
+# The line with which Excel is told the delimiter.
+_SEPARATOR_LINE = re.compile(r'"?sep=([,;\t|])"?[\r\n]*')
+_QUOTED = re.compile(r'"[^"]*"')
 
 # The blanks of JSON; \s would skip others, with which JSON is not valid.
 _BLANKS = re.compile(r"[ \t\r\n]+")
@@ -76,33 +88,47 @@ class SourceColumn:
 
 
 class HeaderParser(Protocol):
-    def __call__(self, names: Sequence[str], /) -> Sequence[SourceColumn]:
-        """Return the columns of a header; raises `Refused` for a name that it may not hold."""
+    def __call__(self, names: Sequence[str], line: int, /) -> Sequence[SourceColumn]:
+        """Return the columns of a header in this line; raises `Refused` for a wrong name."""
+
+
+class _OpenText(io.TextIOWrapper):
+    """The text of a file that stays open when nobody needs its text: it may be read again."""
+
+    def close(self) -> None:
+        pass
 
 
 class Lines:
-    """The lines of a file; a row, of one or several, has at most `max_bytes` bytes."""
+    """The lines of a file; a row, of one or several, has at most `max_bytes` bytes in UTF-8.
 
-    def __init__(self, file: BinaryIO, max_bytes: int) -> None:
-        self._file = file
+    A line ends with `newline`, as `io.TextIOWrapper` takes it.
+    """
+
+    def __init__(
+        self, file: BinaryIO, max_bytes: int, *, encoding: str = _UTF8, newline: str = "\n"
+    ) -> None:
+        # Bytes that are no characters become surrogates, which show in which line they are.
+        self._text = _OpenText(file, encoding, "surrogateescape", newline)
+        self._encoding = encoding
         self._max_bytes = max_bytes
         self.number = 0
         # Since the last `end_row`: a row of CSV with line breaks in its cells has several lines.
         self.row_bytes = 0
 
     def __iter__(self) -> Iterator[str]:
-        encoding = "utf-8-sig"  # Excel writes a byte order mark before the first line
-        # One byte more than allowed tells a line that is too long from one that just fits.
-        while raw := self._file.readline(self._max_bytes + 1):
-            self.number += 1
-            self.row_bytes += len(raw)
-            if self.row_bytes > self._max_bytes:
-                raise _too_long(self._max_bytes, self.number)
-            try:
-                yield raw.decode(encoding)
-            except UnicodeDecodeError:
-                raise _not_utf8(self.number) from None
-            encoding = "utf-8"
+        try:
+            # One character more than allowed tells a line that is too long from one that fits.
+            while line := self._text.readline(self._max_bytes + 1):
+                self.number += 1
+                self.row_bytes += len(line) if line.isascii() else len(line.encode())
+                if self.row_bytes > self._max_bytes:
+                    raise _too_long(self._max_bytes, self.number)
+                yield line
+        except UnicodeEncodeError:
+            raise _wrong_encoding(self._encoding, self.number) from None
+        except UnicodeDecodeError:
+            raise _wrong_encoding(self._encoding, self.number + 1) from None
 
     def end_row(self) -> int:
         """Return the bytes of the row that ends here, and begin the next one."""
@@ -114,18 +140,58 @@ class Lines:
 # CSV
 
 
-def read_csv(file: BinaryIO, max_bytes: int, header: HeaderParser) -> Iterator[SourceRow]:
-    """Read RFC 4180 with a header; blank lines are skipped."""
+def read_csv(
+    file: BinaryIO, max_bytes: int, header: HeaderParser, charset: str | None = None
+) -> Iterator[SourceRow]:
+    """Read CSV with a header, in UTF-8 or UTF-16 unless another `charset` is named.
+
+    Cells are parted by what parts the names of the header; lines end in any of the usual ways.
+    Rows without content are skipped, and cells without content behind those of the header.
+    """
     # The limit is one for the whole process, so it may only grow. `Lines` bounds the rows.
     csv.field_size_limit(max(max_bytes, csv.field_size_limit()))
-    lines = Lines(file, max_bytes)
+    lines = Lines(file, max_bytes, encoding=_csv_encoding(file, charset), newline="")
+    rest = iter(lines)
+    first = next((line for line in rest if line.strip()), "")
+    delimiter = _delimiter(first)
+    if _SEPARATOR_LINE.fullmatch(first):
+        first = ""
     # Strict, or a quote that is never closed would take the rest of the file into its cell.
-    rows = csv.reader(lines, strict=True)
-    columns = header(_cells(rows, lines) or ())
+    rows = csv.reader(chain([first], rest), delimiter=delimiter, strict=True)
+    names = _cells(rows, lines) or _cells(rows, lines) or []
+    while names and not names[-1]:
+        names.pop()
+    columns = header(names, lines.number)
     lines.end_row()
-    while (records := _read_records(rows, lines)).lines:
+    while (records := _read_records(rows, lines, len(columns))).lines:
         # Column by column is faster, but only one by one the rows have their problems.
         yield from _parse_columns(columns, records) or _parse_rows(columns, records)
+
+
+def _csv_encoding(file: BinaryIO, charset: str | None) -> str:
+    """Return the encoding of a file, by its byte order mark if it has one; raises `Refused`."""
+    beginning = file.read(2)
+    file.seek(-len(beginning), io.SEEK_CUR)
+    if beginning in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "utf-16"
+    if charset is None:
+        return _UTF8
+    try:
+        encoding = codecs.lookup(charset).name
+        # Some codecs of Python make no text, and some would unpack the file.
+        "a".encode(encoding)
+    except (LookupError, ValueError):
+        raise invalid_payload(f'The charset "{charset[:50]}" is not known', line=1) from None
+    return _UTF8 if encoding == "utf-8" else encoding
+
+
+def _delimiter(header: str) -> str:
+    """Return what parts the names of a header: spreadsheets of many countries use semicolons."""
+    chosen = _SEPARATOR_LINE.fullmatch(header)
+    if chosen:
+        return chosen[1]
+    unquoted = _QUOTED.sub("", header)
+    return max(_DELIMITERS, key=unquoted.count)
 
 
 @dataclass(slots=True)
@@ -137,7 +203,7 @@ class _Records:
     cells: list[list[str]] = field(default_factory=list)
 
 
-def _read_records(rows: Iterator[list[str]], lines: Lines) -> _Records:
+def _read_records(rows: Iterator[list[str]], lines: Lines, width: int) -> _Records:
     """Read some rows, none at the end of the file."""
     records = _Records()
     bytes_left = _CHUNK
@@ -148,7 +214,9 @@ def _read_records(rows: Iterator[list[str]], lines: Lines) -> _Records:
         if cells is None:
             break
         size = lines.end_row()
-        if cells:
+        if len(cells) > width and not any(cells[width:]):
+            del cells[width:]
+        if any(cells):
             records.lines.append(line)
             records.sizes.append(size)
             records.cells.append(cells)
@@ -216,7 +284,9 @@ def _parse_row(
 # JSON
 
 
-def read_jsonl(file: BinaryIO, max_bytes: int, header: HeaderParser) -> Iterator[SourceRow]:
+def read_jsonl(
+    file: BinaryIO, max_bytes: int, header: HeaderParser, charset: str | None = None
+) -> Iterator[SourceRow]:
     """Read one object a line; blank lines are skipped."""
     lines = Lines(file, max_bytes)
     for text in lines:
@@ -231,7 +301,9 @@ def read_jsonl(file: BinaryIO, max_bytes: int, header: HeaderParser) -> Iterator
             yield SourceRow(lines.number, size, problem=_problem(f"it is not usable JSON: {error}"))
 
 
-def read_json(file: BinaryIO, max_bytes: int, header: HeaderParser) -> Iterator[SourceRow]:
+def read_json(
+    file: BinaryIO, max_bytes: int, header: HeaderParser, charset: str | None = None
+) -> Iterator[SourceRow]:
     """Read an array of objects."""
     stream = _JsonStream(file, max_bytes)
     if stream.next() != "[":
@@ -336,12 +408,18 @@ class _JsonStream:
             self._text = rest + self._decode(raw, final=not raw)
             self._position = 0
         except UnicodeDecodeError:
-            raise _not_utf8(self._line) from None
+            raise _wrong_encoding(_UTF8, self._line) from None
         return bool(raw)
 
 
-def _not_utf8(line: int) -> Refused:
-    return invalid_payload("The file is not UTF-8", line=line)
+def _wrong_encoding(encoding: str, line: int) -> Refused:
+    if encoding == _UTF8:
+        return invalid_payload(
+            "The file is not UTF-8. Save it as UTF-8; of a CSV file the type of the content may "
+            "name another encoding: text/csv; charset=windows-1252",
+            line=line,
+        )
+    return invalid_payload(f"The file is not {encoding}", line=line)
 
 
 def _reason(error: ValueError) -> str:
@@ -368,6 +446,7 @@ def _too_long(max_bytes: int, line: int) -> Refused:
     return Refused(Problem("CONTENT_TOO_LARGE", sentence, {"limit": max_bytes, "line": line}))
 
 
-SOURCES: Mapping[str, Callable[[BinaryIO, int, HeaderParser], Iterator[SourceRow]]] = (
+SOURCES: Mapping[str, Callable[[BinaryIO, int, HeaderParser, str | None], Iterator[SourceRow]]] = (
     MappingProxyType({"csv": read_csv, "json": read_json, "jsonl": read_jsonl})
 )
+"""Readers by format; they take a file, the limit of a row, the header's parser and a charset."""
