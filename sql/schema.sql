@@ -339,6 +339,7 @@ CREATE TABLE system_sessions (
     created timestamptz NOT NULL DEFAULT now(),
     mode text NOT NULL DEFAULT 'json',
     logout_url text,
+    used_tokens jsonb NOT NULL DEFAULT '{}',
     CONSTRAINT system_sessions_pkey PRIMARY KEY (id),
     CONSTRAINT system_sessions_user_fkey FOREIGN KEY ("user") REFERENCES system_users (id) ON DELETE CASCADE,
     CONSTRAINT system_sessions_holder_check CHECK (num_nonnulls("user", share) = 1),
@@ -352,6 +353,7 @@ CREATE INDEX system_sessions_expires_idx ON system_sessions (expires);
 COMMENT ON TABLE system_sessions IS 'One row for each login; refresh tokens rotate inside it';
 COMMENT ON COLUMN system_sessions.token IS 'SHA-256 digest of the current refresh token, or of the session cookie';
 COMMENT ON COLUMN system_sessions.mode IS 'What the client holds: json both tokens, cookie the refresh token in a cookie, session one cookie for everything';
+COMMENT ON COLUMN system_sessions.used_tokens IS 'Digests of refresh tokens before the current one, with the times of their use in the last 10 seconds';
 COMMENT ON COLUMN system_sessions.logout_url IS 'Where the session at the provider of an external login is ended';
 COMMENT ON COLUMN system_sessions.share IS 'Set when the session was opened through a shared link, then without a user';
 

@@ -85,11 +85,16 @@ class LoginSource(NamedTuple):
 
 
 class LiveSession(NamedTuple):
-    """A session that may go on, by its id, with its mode and its user: None for that of a share."""
+    """A session that may go on, by its id, with its mode and its user: None for that of a share.
+
+    `is_renewed` where its token has just been used: the next one exists already.
+    """
 
     id: str
     mode: Mode
     user: str | None
+    is_renewed: bool
+    logout_url: str | None
 
 
 def open_session(
@@ -138,9 +143,10 @@ def open_session(
 def refresh(store: Store, issuer: Issuer, *, token: str, client: ClientInfo) -> IssuedTokens:
     """Renew a session and return its new tokens; raises `Refused` INVALID_CREDENTIALS.
 
-    A refresh token changes with every use. A session whose refresh token comes a second time ends:
-    one of the token's two holders has stolen it. A session cookie keeps its token, for the requests
-    that are under way hold it too.
+    A refresh token changes with every use. For 10 seconds a used one answers the same next token
+    again, because tabs of a browser refresh at once. A session whose refresh token comes later than
+    that ends: one of the token's two holders has stolen it. A session cookie keeps its token, for
+    the requests that are under way hold it too.
     """
     issued = in_transaction(
         store, partial(_renew_session, issuer=issuer, token=token, client=client)
@@ -155,16 +161,18 @@ def _renew_session(
     transaction: Transaction, *, issuer: Issuer, token: str, client: ClientInfo
 ) -> IssuedTokens | None:
     """Return the new tokens of a session; None where it must not go on."""
-    session = _find_session(transaction, issuer, token)
+    session = _live_session(transaction, token)
     if session is None:
+        _end_stolen_session(transaction, issuer, token)
         return None
     new_token = token
     if session.mode is not Mode.SESSION:
         # A refresh token is good for one use, a cookie as long as its session.
-        new_token = tokens.session_token(session.id, secret=issuer.secret)
-    expires = datetime.now(UTC) + issuer.life_of(session.mode)
-    digest = passwords.digest(new_token)
-    transaction.execute(statement("renew_session"), (session.id, digest, expires))
+        new_token = tokens.next_session_token(token, secret=issuer.secret)
+    if not session.is_renewed:
+        expires = datetime.now(UTC) + issuer.life_of(session.mode)
+        digest = passwords.digest(new_token)
+        transaction.execute(statement("renew_session"), (session.id, digest, expires))
     identity = Identity(user=session.user, session=session.id, client=client)
     issue = _issue_tokens
     # A session belongs to a user or to a share (system_sessions_holder_check).
@@ -189,23 +197,17 @@ def logout(store: Store, *, token: str, client: ClientInfo, everywhere: bool = F
 def _end_session(
     transaction: Transaction, *, token: str, client: ClientInfo, everywhere: bool
 ) -> str | None:
-    session = tokens.session_of(token)
-    rows = transaction.execute(statement("lock_session"), (session,))
-    if not rows:
-        raise invalid_credentials()
-    digest, _, is_alive, user, logout_url = rows[0]
-    # The id in a token is public: only the digest shows that the client holds the token itself.
-    if digest != passwords.digest(token) or not is_alive:
+    session = _live_session(transaction, token)
+    if session is None:
         raise invalid_credentials()
     # A share has no user, and so no other sessions to end.
-    if everywhere and user:
-        end_sessions(transaction, user)
+    if everywhere and session.user:
+        end_sessions(transaction, session.user)
     else:
-        transaction.execute(statement("end_session"), (session,))
-    if user:
-        record_activity(transaction, "logout", user=user, client=client)
-    stored_url: str | None = logout_url
-    return stored_url
+        transaction.execute(statement("end_session"), (session.id,))
+    if session.user:
+        record_activity(transaction, "logout", user=session.user, client=client)
+    return session.logout_url
 
 
 def end_sessions(transaction: Transaction, *users: str, keep: str | None = None) -> None:
@@ -217,24 +219,27 @@ def invalid_credentials() -> Refused:
     return Refused(Problem("INVALID_CREDENTIALS", "The credentials are not right."))
 
 
-def _find_session(transaction: Transaction, issuer: Issuer, token: str) -> LiveSession | None:
+def _live_session(transaction: Transaction, token: str) -> LiveSession | None:
     """Return the session of a token; None when there is none, or it must not go on."""
-    session = tokens.session_of(token)
-    if not session:
-        return None
-    rows = transaction.execute(statement("lock_session"), (session,))
+    # The id in a token is public: only the digest shows that the client holds the token itself.
+    # Only the digest is stored: somebody who reads the table cannot use its sessions.
+    values = (tokens.session_of(token), passwords.digest(token))
+    rows = transaction.execute(statement("lock_session"), values)
     if not rows:
         return None
-    digest, mode, is_alive, user, _ = rows[0]
-    # Only the digest is stored: somebody who reads the table cannot use its sessions.
-    if digest == passwords.digest(token):
-        if not is_alive:
-            return None
-        return LiveSession(session, Mode(mode), user)
-    # Only an older token of this service ends the session: a made-up one must not log users out.
+    is_current, is_renewed, is_alive, mode, user, logout_url = rows[0]
+    if not is_alive or not (is_current or is_renewed):
+        return None
+    return LiveSession(str(values[0]), Mode(mode), user, not is_current, logout_url)
+
+
+def _end_stolen_session(transaction: Transaction, issuer: Issuer, token: str) -> None:
+    """End the session of a refresh token that has been used before."""
+    # A token of this service that is not the current one; one that somebody has made up must not
+    # log users out.
     if tokens.is_signed_here(token, secret=issuer.secret):
-        transaction.execute(statement("end_stolen_session"), (session,))
-    return None
+        values = (tokens.session_of(token), passwords.digest(token))
+        transaction.execute(statement("end_stolen_session"), values)
 
 
 def _issue_tokens(

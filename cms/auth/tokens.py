@@ -133,6 +133,13 @@ def session_token(session: str, *, secret: str) -> str:
     return f"{body}.{_sign_session(body, secret)}"
 
 
+def next_session_token(token: str, *, secret: str) -> str:
+    """Return the refresh token that follows one: always the same, which nobody else can tell."""
+    session, _, _ = token.partition(".")
+    body = f"{session}.{_hmac_text(token, purpose_key(secret, 'next session token'))}"
+    return f"{body}.{_sign_session(body, secret)}"
+
+
 def session_of(token: str) -> str | None:
     """Return the session that a token names, without a check of its signature; None without one."""
     # Three parts, as `session_token` writes them.
@@ -171,5 +178,9 @@ def purpose_key(secret: str, purpose: str) -> str:
 
 
 def _sign_session(body: str, secret: str) -> str:
-    signature = hmac.digest(purpose_key(secret, "session").encode(), body.encode(), "sha256")
+    return _hmac_text(body, purpose_key(secret, "session"))
+
+
+def _hmac_text(text: str, key: str) -> str:
+    signature = hmac.digest(key.encode(), text.encode(), "sha256")
     return base64.urlsafe_b64encode(signature).rstrip(b"=").decode()

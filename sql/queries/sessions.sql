@@ -116,11 +116,13 @@ FROM ended;
 
 -- name: lock_session
 -- Locks a session and returns it with its user, NULL for that of a share: of two refreshes at once, one sees the
--- other's token.
+-- other's token. Tells whether a token ($2, its digest) is the current one, or was for the first time used within the
+-- last 10 seconds.
 SELECT
-    sessions.token,
-    sessions.mode,
+    sessions.token = $2::text,
+    coalesce((sessions.used_tokens ->> $2::text)::timestamptz > clock_timestamp() - interval '10 seconds', FALSE),
     sessions.expires > now() AND coalesce(users.status = 'active', TRUE),
+    sessions.mode,
     users.id::text,
     sessions.logout_url
 FROM system_sessions AS sessions
@@ -129,9 +131,15 @@ WHERE sessions.id = $1::uuid
 FOR UPDATE OF sessions;
 
 -- name: renew_session
--- Sets the next refresh token of a session and its expiry, which for a share is its end at the latest.
+-- Sets the next refresh token of a session and its expiry, which for a share is its end at the latest. A session cookie
+-- keeps its token; of others the one before counts as used, beside those of the last 10 seconds.
 UPDATE system_sessions
 SET token = $2::text,
+    used_tokens = CASE WHEN token = $2::text THEN used_tokens ELSE (
+        SELECT coalesce(jsonb_object_agg(digest, used), '{}') || jsonb_build_object(token, clock_timestamp())
+        FROM jsonb_each_text(used_tokens) AS former (digest, used)
+        WHERE used::timestamptz > clock_timestamp() - interval '10 seconds'
+    ) END,
     expires = least($3::timestamptz, (SELECT date_end FROM system_shares WHERE id = system_sessions.share))
 WHERE id = $1::uuid;
 
@@ -143,10 +151,12 @@ SET expires = now()
 WHERE id = $1::uuid;
 
 -- name: end_stolen_session
--- Deletes a session whose refresh token was used twice, and moves the counter, which ends its access token as well.
+-- Deletes a session whose refresh token ($2, its digest) was used before, and moves the counter, which ends its access
+-- token as well. One that has its current token stays: it has ended by itself.
 WITH ended AS (
     DELETE FROM system_sessions
     WHERE id = $1::uuid
+      AND token <> $2::text
     RETURNING id
 )
 UPDATE system_version

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 from argon2 import PasswordHasher
 
 from tests.client import Answer, Client, with_other_status
-from tests.people import OWN_ORIGIN, PASSWORD, login, of_user, outcome, person
+from tests.people import OWN_ORIGIN, PASSWORD, USE_TOKENS_EARLIER, login, of_user, outcome, person
 from tests.things import Stage
 
 REFUSED = (401, ["INVALID_CREDENTIALS"])
@@ -239,6 +240,7 @@ def test_a_token_that_is_long_used_up_ends_the_whole_family(stage: Stage) -> Non
         )
     newest = client.bearing(tokens[-1]["access_token"])
     assert newest.get("/permissions/me").status == 200
+    stage.execute(USE_TOKENS_EARLIER)
     assert client.post("/auth/refresh", {"refresh_token": tokens[0]["refresh_token"]}).status == 401
     assert (
         client.post("/auth/refresh", {"refresh_token": tokens[-1]["refresh_token"]}).status == 401
@@ -263,16 +265,60 @@ def test_a_forged_token_of_a_session_ends_nothing(stage: Stage) -> None:
     assert client.post("/auth/refresh", {"refresh_token": token}).status == 200
 
 
-def test_of_two_refreshes_at_once_at_most_one_succeeds_and_the_session_ends(stage: Stage) -> None:
+@pytest.mark.parametrize("mode", ["json", "cookie"])
+def test_refreshes_at_once_get_the_same_next_token_and_the_session_goes_on(
+    stage: Stage, mode: str
+) -> None:
+    client = stage.anonymous
+    first = login(client, person(stage), mode=mode)
+    token = first.data["refresh_token"] if mode == "json" else cookie_value(first, REFRESH)
+    body = {"refresh_token": token, "mode": mode}
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(lambda _: client.post("/auth/refresh", body), range(4)))
+    for answer in answers:
+        assert client.bearing(answer.data["access_token"]).get("/users/me").status == 200
+    if mode == "json":
+        renewed = {answer.data["refresh_token"] for answer in answers}
+    else:
+        renewed = {cookie_value(answer, REFRESH) for answer in answers}
+    assert len(renewed) == 1
+    assert token not in renewed
+    assert client.post("/auth/refresh", {"refresh_token": renewed.pop()}).status == 200
+
+
+def test_each_of_several_used_tokens_answers_its_own_next_one_for_ten_seconds(stage: Stage) -> None:
+    client = stage.anonymous
+    tokens = [login(client, person(stage)).data["refresh_token"]]
+    for _ in range(3):
+        answer = client.post("/auth/refresh", {"refresh_token": tokens[-1]})
+        tokens.append(answer.data["refresh_token"])
+    for used, following in pairwise(tokens):
+        answer = client.post("/auth/refresh", {"refresh_token": used})
+        assert answer.data["refresh_token"] == following
+    stage.execute(USE_TOKENS_EARLIER)
+    assert client.post("/auth/refresh", {"refresh_token": tokens[-1]}).status == 200
+    assert client.post("/auth/refresh", {"refresh_token": tokens[2]}).status == 401
+    assert client.post("/auth/refresh", {"refresh_token": tokens[-1]}).status == 401
+
+
+def test_ten_seconds_count_from_the_first_use_of_a_token(stage: Stage) -> None:
     client = stage.anonymous
     token = login(client, person(stage)).data["refresh_token"]
-    with ThreadPoolExecutor(2) as threads:
-        answers = list(
-            threads.map(lambda _: client.post("/auth/refresh", {"refresh_token": token}), range(2))
-        )
-    assert sorted(answer.status for answer in answers) == [200, 401]
-    renewed = next(answer for answer in answers if answer.status == 200).data["refresh_token"]
-    assert client.post("/auth/refresh", {"refresh_token": renewed}).status == 401
+    for _ in range(2):
+        renewed = client.post("/auth/refresh", {"refresh_token": token}).data
+    stage.execute(USE_TOKENS_EARLIER)
+    assert client.post("/auth/refresh", {"refresh_token": token}).status == 401
+    assert client.bearing(renewed["access_token"]).get("/users/me").status == 401
+
+
+def test_a_token_that_has_just_been_used_serves_for_a_logout(stage: Stage) -> None:
+    client = stage.anonymous
+    token = login(client, person(stage)).data["refresh_token"]
+    renewed = client.post("/auth/refresh", {"refresh_token": token}).data["refresh_token"]
+    assert client.post("/auth/logout", {"refresh_token": token}).status == 204
+    for ended in (token, renewed):
+        assert outcome(client.post("/auth/refresh", {"refresh_token": ended})) == REFUSED
+        assert outcome(client.post("/auth/logout", {"refresh_token": ended})) == REFUSED
 
 
 @pytest.mark.release
