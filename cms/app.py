@@ -209,6 +209,7 @@ def _middleware(
             origins=Origins.from_config(config),
             trusted_proxies=config.ip_trust_proxy,
             identify=identify,
+            may_be_unknown=config.embedded_unknown == "public",
         ),
         SystemCollectionGuard(store),
         *([NoteOfWriters(store.writers)] if store.writers else []),

@@ -48,11 +48,14 @@ def create_user(
     dsn: str,
     *,
     email: str,
-    password: str,
+    password: str | None,
     role: str | None,
     parameters: HashParameters = DEFAULT_PARAMETERS,
 ) -> str:
-    """Make an active user and return its id; `role` is a role's id or name."""
+    """Make an active user and return its id; `role` is a role's id or name.
+
+    Without a password the user logs in elsewhere, or sets one by a mail.
+    """
     with standalone_transaction(dsn) as transaction:
         role_id = _find_role(transaction, role) if role else None
         return _insert_user(
@@ -90,14 +93,17 @@ def _insert_user(
     transaction: Transaction,
     *,
     email: str,
-    password: str,
+    password: str | None,
     role: str | None,
     parameters: HashParameters,
 ) -> str:
     check_email(email)
-    passwords.check_password(password)
+    new_hash = None
+    if password is not None:
+        passwords.check_password(password)
+        new_hash = Passwords(parameters).hashed(password)
     # The statement returns no row for an address that is taken, whatever its capitals.
-    values = (email, Passwords(parameters).hashed(password), role)
+    values = (email, new_hash, role)
     rows = transaction.execute(statement("insert_user"), values)
     if not rows:
         raise Refused(

@@ -153,35 +153,44 @@ def user() -> None:
 EMAIL = click.option("--email", required=True, prompt="E-mail", help="The user's e-mail address.")
 PASSWORD = click.option(
     "--password",
-    required=True,
     envvar="CMS_USER_PASSWORD",
-    prompt=True,
-    hide_input=True,
-    confirmation_prompt=True,
     help="Asked for when left out, which keeps it out of the shell's history.",
     show_envvar=True,
 )
 
 
+def _ask_password() -> str:
+    return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
+
+
 @user.command("create")
 @EMAIL
 @PASSWORD
+@click.option(
+    "--no-password",
+    is_flag=True,
+    help="For a user who logs in elsewhere only: at a provider, or at the application around this.",
+)
 @click.option("--role", help="Name or id of the user's role; without one there is none.")
-def create_user(email: str, password: str, role: str | None) -> None:
+def create_user(email: str, password: str | None, role: str | None, *, no_password: bool) -> None:
     """Make a user and print its id."""
     from cms.cli.user import create
 
+    if no_password:
+        password = None
+    elif password is None:
+        password = _ask_password()
     create(current_config(), email=email, password=password, role=role)
 
 
 @user.command("password")
 @EMAIL
 @PASSWORD
-def set_password(email: str, password: str) -> None:
+def set_password(email: str, password: str | None) -> None:
     """Set a user's password."""
     from cms.cli.user import password as change_password
 
-    change_password(current_config(), email=email, password=password)
+    change_password(current_config(), email=email, password=password or _ask_password())
 
 
 @user.command("token")

@@ -7,7 +7,7 @@ from cms.cli.session import existing_database, say
 from cms.config import Config
 
 
-def create(config: Config, *, email: str, password: str, role: str | None) -> None:
+def create(config: Config, *, email: str, password: str | None, role: str | None) -> None:
     with existing_database(config) as dsn:
         user = accounts.create_user(
             dsn, email=email, password=password, role=role, parameters=config.hash_parameters

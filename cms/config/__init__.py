@@ -79,6 +79,7 @@ class Config:
     cors_credentials: bool
     cors_max_age: int
     ip_trust_proxy: int
+    embedded_unknown: str
     redis: str | None = field(repr=False)
     rate_limiter_enabled: bool
     rate_limiter_per_second: int

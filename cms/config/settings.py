@@ -497,6 +497,13 @@ SETTINGS: tuple[Setting, ...] = (
         "false",
     ),
     Setting(
+        "EMBEDDED_UNKNOWN",
+        choice("public", "refuse"),
+        "what a request is whose user the application around the service names, and who has no "
+        "account here: a public one, or refused",
+        "public",
+    ),
+    Setting(
         "REDIS",
         REDIS_ADDRESS,
         "the Redis in which several machines count requests together",

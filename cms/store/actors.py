@@ -14,7 +14,7 @@ from cms.database.statements import statement
 from cms.errors import forbidden, invalid_token
 from cms.schema.model import Version
 from cms.store.counters import check_version
-from cms.store.identity import Identity
+from cms.store.identity import ANONYMOUS, Identity
 from cms.store.share_actors import find_share_actor
 from cms.store.snapshot import Snapshot
 
@@ -71,8 +71,16 @@ def cached_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
     if row.user is None and identity.session and not identity.user:
         actor = find_share_actor(snapshot, identity, fetch)
         return snapshot.share_actors.setdefault_with(caller, lambda: actor)
+    # Not kept either: the account may be made at any moment, which moves no counter.
+    if row.user is None and identity.may_be_unknown and not _has_account(identity, fetch):
+        return actor_of(snapshot, ANONYMOUS, rows)
     # Snapshots with the same rights share this cache, whatever their structure.
     return snapshot.actors.setdefault_with(caller, lambda: actor_of(snapshot, identity, rows))
+
+
+def _has_account(identity: Identity, fetch: Fetch) -> bool:
+    """Tell whether anybody here has the address of an identity, as a user who is not active."""
+    return fetch(statement("has_account"), (identity.email,)) == [(True,)]
 
 
 def admit(actor: Actor, identity: Identity) -> Actor:

@@ -33,7 +33,8 @@ class Identity(NamedTuple):
     is that of a share, which no user opened. `may_enrol`
     marks the few requests that are open to a user who still has to set up a second factor.
     A run of a flow may act with the rights of a `role`, or as the service itself, with all rights.
-    `email` is the address of a user who is signed in to the application around the service.
+    `email` is the address of a user who is signed in to the application around the service; one
+    that nobody has here is nobody's with `may_be_unknown`, and refused otherwise.
     """
 
     user: str | None = None
@@ -45,6 +46,7 @@ class Identity(NamedTuple):
     role: str | None = None
     is_service: bool = False
     email: str | None = None
+    may_be_unknown: bool = False
 
     def with_client(self, client: ClientInfo) -> Identity:
         """Return the identity with the client of one request."""
@@ -59,6 +61,7 @@ class Identity(NamedTuple):
             self.role,
             self.is_service,
             self.email,
+            self.may_be_unknown,
         )
 
     @property

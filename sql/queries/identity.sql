@@ -104,3 +104,7 @@ UPDATE system_version
 SET structure = structure + 1
 WHERE id = (SELECT id FROM system_version WHERE structure = $1::bigint FOR NO KEY UPDATE SKIP LOCKED)
 RETURNING structure;
+
+-- name: has_account
+-- Whether a user of any status has an address, whatever its case.
+SELECT EXISTS (SELECT FROM system_users WHERE lower(email) = lower($1::text));

@@ -117,12 +117,33 @@ def test_a_user_who_is_not_active_is_refused(embedded: Client, stage: Stage, sta
 @pytest.mark.parametrize(
     "name", ["nobody@example.com", "", "no address", "a\x00@example.com", "\udcff@example.com"]
 )
-def test_a_name_that_no_user_has_is_refused_even_what_is_public(
-    make_embedded: MakeEmbedded, name: str
+def test_a_name_that_no_user_has_is_public(
+    make_embedded: MakeEmbedded, stage: Stage, name: str
 ) -> None:
     client = make_embedded(lambda environ: name)
+    assert client.get("/settings").data == stage.anonymous.get("/settings").data
+    assert outcome(client.get("/items/pages")) == (403, ["FORBIDDEN"])
+    assert outcome(create(client, name)) == (403, ["FORBIDDEN"])
+    assert client.get("/users/me").status in (401, 403)
+
+
+@pytest.mark.parametrize("name", ["nobody@example.com", "", "no address"])
+def test_a_name_that_no_user_has_can_be_refused(settings: Config, stage: Stage, name: str) -> None:
+    config = replace(settings, database_url=stage.dsn, embedded_unknown="refuse")
+    client = Client(create_app(config, identify=lambda environ: name))
     assert outcome(client.get("/settings")) == (401, ["INVALID_TOKEN"])
     assert outcome(client.get("/users/me")) == (401, ["INVALID_TOKEN"])
+    client.close()
+
+
+def test_a_name_has_the_rights_of_its_user_as_soon_as_there_is_one(
+    embedded: Client, stage: Stage
+) -> None:
+    email = "customer@example.com"
+    assert read_as(embedded, email, "/settings").status == 200
+    assert read_as(embedded, email, "/items/pages").status == 403
+    person(stage, email=email, role=role_with_pages(stage))
+    assert read_as(embedded, email, "/items/pages").status == 200
 
 
 def test_a_suspended_user_is_refused_at_the_next_request(embedded: Client, stage: Stage) -> None:
@@ -140,7 +161,7 @@ def test_an_address_that_has_gone_to_another_user_is_that_users(
     assert read_as(embedded, first, "/items/pages").status == 200
     moved = {"email": f"moved-{first}"}
     assert stage.admin.patch(f"/users/{of_user(stage, first, 'id')}", moved).status == 200
-    assert read_as(embedded, first, "/items/pages").status == 401
+    assert read_as(embedded, first, "/items/pages").status == 403
     second = person(stage, email=first)
     assert read_as(embedded, second, "/items/pages").status == 403
 

@@ -81,6 +81,13 @@ def test_a_user_is_made_with_a_role_and_a_password_that_nobody_sees(ready: Path)
     assert UUID.fullmatch(result.stdout)
 
 
+def test_a_user_who_logs_in_elsewhere_needs_no_password(ready: Path) -> None:
+    words = ("user", "create", "--email", "eve@example.com", "--no-password")
+    result = command(ready, *words)
+    assert result.returncode == 0
+    assert UUID.fullmatch(result.stdout)
+
+
 def test_what_is_refused_is_reported_in_a_sentence(ready: Path) -> None:
     words = ("user", "create", "--email", "bob@example.com", "--role", "no such role")
     refused = command(ready, *words, CMS_USER_PASSWORD="correct horse battery")
@@ -330,13 +337,13 @@ def test_an_extension_that_came_after_the_tables_is_reported_and_used(
     with psycopg.connect(address, autocommit=True) as connection:
         definition = str(
             connection.execute(
-                "SELECT pg_get_functiondef('system_fold(text)'::regprocedure)"
+                "SELECT pg_get_functiondef('system_fold_letters(text)'::regprocedure)"
             ).fetchone()
         )
         assert "unaccent" in definition
         connection.execute(
-            "CREATE OR REPLACE FUNCTION system_fold(text) RETURNS text LANGUAGE sql IMMUTABLE "
-            "STRICT PARALLEL SAFE"
+            "CREATE OR REPLACE FUNCTION system_fold_letters(text) RETURNS text LANGUAGE sql "
+            "IMMUTABLE STRICT PARALLEL SAFE"
             " RETURN lower($1)"  # what the migration makes without it
         )
         connection.execute(

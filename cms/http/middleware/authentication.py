@@ -40,9 +40,11 @@ class Authentication:
         origins: Origins,
         trusted_proxies: int = 0,
         identify: Identify | None = None,
+        may_be_unknown: bool = False,
     ) -> None:
         self._secret = secret
         self._identify = identify
+        self._may_be_unknown = may_be_unknown
         # A key for one purpose, so that stored digests reveal nothing about the secret itself.
         self._seal = hmac.digest(secret.encode(), b"idempotency", "sha256")
         self._origins = origins
@@ -76,7 +78,9 @@ class Authentication:
     def _from_browser(self, request: falcon.Request) -> Identity:
         """Return the user of the surrounding application, else the caller of the session cookie."""
         if self._identify is not None:
-            identity = host_identity(self._identify, request.env)
+            identity = host_identity(
+                self._identify, request.env, may_be_unknown=self._may_be_unknown
+            )
             if identity is not None:
                 # Most likely it recognizes users by a cookie, too, or by something else that
                 # browsers send unasked.

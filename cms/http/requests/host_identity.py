@@ -8,7 +8,7 @@ from typing import Any
 
 from cms.emails import is_email
 from cms.errors import invalid_token
-from cms.store.identity import Identity
+from cms.store.identity import ANONYMOUS, Identity
 
 Identify = Callable[[dict[str, Any]], str | None]
 """Returns the e-mail address of the user who is signed in, from the WSGI environment of a request.
@@ -21,10 +21,13 @@ class IdentifyFailed(Exception):
     """The function of the surrounding application failed, which is no fault of the request."""
 
 
-def host_identity(identify: Identify, environ: Mapping[str, Any]) -> Identity | None:
+def host_identity(
+    identify: Identify, environ: Mapping[str, Any], *, may_be_unknown: bool
+) -> Identity | None:
     """Return the user whom the surrounding application names; None where it names nobody.
 
-    Raises `Refused` INVALID_TOKEN for a value that is no address of a user, and `IdentifyFailed`.
+    With `may_be_unknown` a value that is no address of a user stands for a public request, and is
+    `Refused` INVALID_TOKEN otherwise. Raises `IdentifyFailed`.
     """
     try:
         email = identify(_without_body(environ))
@@ -41,8 +44,10 @@ def host_identity(identify: Identify, environ: Mapping[str, Any]) -> Identity | 
     email = str.__str__(email)
     # Nobody has such an address, and the database takes not every text.
     if not is_email(email) or not email.isprintable():
+        if may_be_unknown:
+            return ANONYMOUS
         raise invalid_token()
-    return Identity(email=email)
+    return Identity(email=email, may_be_unknown=may_be_unknown)
 
 
 def _without_body(environ: Mapping[str, Any]) -> dict[str, Any]:
