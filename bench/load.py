@@ -26,13 +26,15 @@ NextRequest = Callable[[], bytes]
 class Round:
     """One server under load for a moment: answers a second, and milliseconds of an answer.
 
-    `refused` counts the answers a second that were 503 instead, where that is allowed.
+    `refused` counts the answers a second that were 503 instead, where that is allowed. `longest` is
+    the time of the slowest answer: one that waits for a second shows in no percentile.
     """
 
     rate: float
     p50: float
     p99: float
     refused: float = 0.0
+    longest: float = 0.0
 
 
 class LoadTimes(NamedTuple):
@@ -161,7 +163,8 @@ def _time_out() -> NoReturn:
 def summary(times: LoadTimes) -> Round:
     """Return the rates and percentiles of a round."""
     rate = len(times.answers) / times.total
-    return Round(rate, *percentiles(times.answers), times.refused / times.total)
+    longest = max(times.answers, default=0) * 1000
+    return Round(rate, *percentiles(times.answers), times.refused / times.total, longest)
 
 
 class Percentiles(NamedTuple):

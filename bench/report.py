@@ -219,6 +219,7 @@ def _cases(report: Report) -> Iterator[str]:
         "service/s",
         "p50 ms",
         "p99 ms",
+        "longest ms",
         "ratio",
         "target",
         "",
@@ -227,7 +228,8 @@ def _cases(report: Report) -> Iterator[str]:
     yield rule(len(heads))
     for result in report.results:
         word = verdict(kept=result.ratio >= result.case.target)
-        figures = (*_figures(result.floor), *_figures(result.service))
+        longest = f"{result.service.longest:.1f}"
+        figures = (*_figures(result.floor), *_figures(result.service), longest)
         yield row(
             (result.case.name, *figures, f"{result.ratio:.2f}", f"{result.case.target}", word)
         )

@@ -66,11 +66,12 @@ def compare(
 
 
 def median_round(rounds: list[Round]) -> Round:
-    """Return the median of each figure."""
+    """Return the median of each figure, and the longest answer of all rounds."""
     return Round(
         median(measured.rate for measured in rounds),
         median(measured.p50 for measured in rounds),
         median(measured.p99 for measured in rounds),
+        longest=max(measured.longest for measured in rounds),
     )
 
 
