@@ -73,6 +73,8 @@ class Transaction:
     """What has been loaded since the last statement that may have changed something."""
     last_loaded: dict[str, object] = field(default_factory=dict)
     """What has been loaded last, also before such a statement."""
+    while_changing: Callable[[], None] | None = None
+    """Called while PostgreSQL works on a statement of DDL."""
 
     def run(self, fragment: Fragment) -> list[Row]:
         """Run a statement and return its rows, none when it has no result."""
@@ -111,7 +113,11 @@ class Transaction:
             text += part + value
         self.loaded.clear()
         with mapped_errors(with_values=False):
-            self.connection.execute(text)
+            if self.while_changing is None:
+                self.connection.execute(text)
+            else:
+                wire = self.connection.wire
+                wire.run(text, (), prepare=False, while_waiting=self.while_changing)
 
     def execute(
         self,

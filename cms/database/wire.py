@@ -297,6 +297,12 @@ class Wire:
         self.is_oversized |= width > LARGE_ROW_BYTES
         return width
 
+    def is_answered(self, *, seconds: float) -> bool:
+        """Tell whether the server sends anything within some seconds."""
+        poll = select.poll()
+        poll.register(self._connection.pgconn.socket, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
     def _result_after(self, while_waiting: Callable[[], None]) -> PGresult:
         """Return the result of the statement that was sent, after calling `while_waiting`."""
         self._wait_while(select.POLLIN | select.POLLOUT, self._connection.pgconn.flush)

@@ -13,6 +13,7 @@ from cms.config import Config
 from cms.database.connections import Database, Fetch, Transaction, single_values
 from cms.database.error_mapping import Deadlock, Stale, UnexpectedError
 from cms.database.reader import Reader
+from cms.database.server_refusals import LockTimeout
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_payload, unavailable
 from cms.hashing.passwords import Passwords, limited_hashing
@@ -46,6 +47,7 @@ from cms.store.recent_writers import RecentWriters
 from cms.store.refusals import changing_structure, with_inquiry
 from cms.store.replica import Behind, Replica
 from cms.store.snapshot import Snapshot, Snapshots, snapshot_at
+from cms.store.table_wait import TableWait
 from cms.store.write_plan import TransactionWork, WritePlan, transaction_plan
 
 T = TypeVar("T")
@@ -281,11 +283,14 @@ class Store:
 
         The counter moves first: that locks its row, so that changes of structure take turns on all
         machines, and each is validated against the result of the one before. With the commit every
-        process learns of the change. After a deadlock with writes of items the change is repeated.
+        process learns of the change. After a deadlock with writes of items the change is repeated,
+        and as long as others use its tables.
         """
         # Before the lock: callers without the right must not hold up those who have it.
         self._read_primary(identity, lambda context: require_admin(context.actor))
-        for _ in range(ATTEMPTS):
+        wait = TableWait(self.database, self.statement_timeout.total_seconds())
+        deadlocks = 0
+        while deadlocks < ATTEMPTS:
             try:
                 with self.database.transaction() as transaction:
                     lock_key(transaction, identity.name, idempotency)
@@ -295,10 +300,12 @@ class Store:
                         if stored:
                             return cast(T, stored.answer)
                     context = _lock_structure(transaction, identity, before=self.snapshots.loaded)
-                    in_context = partial(work, transaction, context)
+                    in_context = partial(work, wait.limited(transaction), context)
                     return run_idempotently(transaction, identity.name, idempotency, in_context)
+            except LockTimeout as timeout:
+                wait.let_others_pass(timeout)
             except Deadlock:
-                continue
+                deadlocks += 1
             except Stale as conflict:
                 # Under the lock the structure is current: the change itself reports missing names.
                 raise invalid_payload(f"The database refuses it: {conflict}") from None

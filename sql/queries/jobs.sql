@@ -71,13 +71,22 @@ SELECT
 
 -- name: find_queue_depth
 -- The number of jobs that are due, and how many seconds ago the first of them became due.
+-- Each table is read once at most, whatever the plan is: it may have been made for an empty queue.
 SELECT
-    count(DISTINCT job.id) AS jobs,
+    due.jobs,
     coalesce(
-        extract(EPOCH FROM now() - min(coalesce(job.scheduled_at, event.at))),
+        extract(EPOCH FROM now() - least(
+            due.first_scheduled,
+            (SELECT min(event.at) FROM procrastinate_events AS event WHERE event.job_id = due.first_deferred)
+        )),
         0
     )::double precision AS oldest_seconds
-FROM procrastinate_jobs AS job
-LEFT JOIN procrastinate_events AS event ON event.job_id = job.id AND event.type = 'deferred'
-WHERE job.status = 'todo'
-  AND coalesce(job.scheduled_at <= now(), TRUE);
+FROM (
+    SELECT
+        count(*) AS jobs,
+        min(job.scheduled_at) AS first_scheduled,
+        min(job.id) FILTER (WHERE job.scheduled_at IS NULL) AS first_deferred
+    FROM procrastinate_jobs AS job
+    WHERE job.status = 'todo'
+      AND coalesce(job.scheduled_at <= now(), TRUE)
+) AS due;

@@ -594,6 +594,46 @@ WHERE class.oid = $1::oid;
 -- Ends a statement of this transaction that waits for a lock longer than $1.
 SELECT set_config('lock_timeout', $1::text, TRUE);
 
+-- name: limit_lock_wait
+-- Ends statements of this transaction that wait for a lock longer than $1 seconds; with $2 they wait until PostgreSQL has
+-- ended an autovacuum for them. Returns the process of the session, too.
+SELECT
+  set_config(
+    'lock_timeout',
+    ceil(1000 * (
+      $1::numeric
+      + CASE WHEN $2::boolean THEN extract(EPOCH FROM current_setting('deadlock_timeout')::interval) ELSE 0 END
+    ))::text,
+    TRUE
+  ),
+  pg_backend_pid();
+
+-- name: find_awaited_table
+-- Returns the table that the process $1 waits for, the processes before it, and whether one of these is an autovacuum:
+-- of a user's process everybody sees the user.
+SELECT
+  class.relname,
+  blocking.pids,
+  EXISTS (SELECT FROM pg_stat_activity AS activity WHERE activity.pid = ANY (blocking.pids) AND activity.usesysid IS NULL)
+FROM pg_locks AS lock
+JOIN pg_class AS class ON class.oid = lock.relation
+CROSS JOIN LATERAL (SELECT pg_blocking_pids(lock.pid)) AS blocking (pids)
+WHERE lock.pid = $1::integer
+  AND lock.locktype = 'relation'
+  AND NOT lock.granted;
+
+-- name: is_table_used
+-- Tells whether one of the processes $2 has a lock on the table $1.
+SELECT EXISTS (
+  SELECT
+  FROM pg_locks AS lock
+  JOIN pg_database AS database ON database.oid = lock.database
+  WHERE database.datname = current_database()
+    AND lock.relation = to_regclass(quote_ident($1::text))
+    AND lock.pid = ANY ($2::integer[])
+    AND lock.granted
+);
+
 -- name: cancel_index_builds
 -- Ends the builds of indexes of a table by the service; not those of roles that this one may not act for. Other
 -- programs name their indexes, or do not quote the table as `ddl.index` does: nobody would begin their builds anew.

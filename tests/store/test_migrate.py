@@ -286,9 +286,9 @@ def test_what_the_service_changes_in_the_queue_is_changed_again_after_a_newer_ve
     assert last
     assert migrate(empty_dsn) == QUEUE_MIGRATIONS[1:]
     assert QUEUE_MIGRATIONS[1:] == [
-        f"procrastinate {last[0]} fetch_in_order",
         f"procrastinate {last[0]} flows_without_notifications",
         f"procrastinate {last[0]} notifications_of_one_schema",
+        f"procrastinate {last[0]} plans_for_full_queues",
     ]
     assert migrate(empty_dsn) == []
 
