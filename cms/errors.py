@@ -206,6 +206,22 @@ def no_object() -> Refused:
     return invalid_payload("The body must be an object")
 
 
+def refuse_unknown_members(payload: Mapping[str, object], known: Iterable[str]) -> None:
+    """Raise `Refused` INVALID_PAYLOAD that names each member of a body that is not `known`.
+
+    A member that is ignored is a wish that is not done: a misspelt filter would select every item.
+    """
+    names = tuple(known)
+    problems: list[Problem] = []
+    for name in payload:
+        if name not in names and len(problems) < MAX_PROBLEMS:
+            there_are = ", ".join(names) or "none"
+            reason = f'The body does not take "{abbreviated(name)}"; there are {there_are}'
+            problems += invalid_payload(reason, field=abbreviated(name)).problems
+    if problems:
+        raise Refused(problems)
+
+
 def answer_too_large(max_bytes: int) -> Refused:
     reason = (
         f"The answer would be larger than {max_bytes} bytes: "

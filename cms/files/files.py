@@ -5,12 +5,11 @@ A content is stored before its row is written, and removed after it: no row is w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace as replaced
 from functools import partial
 from hashlib import sha256
 from threading import Event
-from typing import NamedTuple
 
 from cms import jsontext
 from cms.database.connections import Transaction, single_value
@@ -119,13 +118,7 @@ def replace(
         uploads = receive(library.contents, parts, stored, max_bytes=library.max_field_bytes)
         if len(uploads) > 1:
             raise second_file()
-        content = uploads[0].content
-        changes = checked_changes(uploads[0].fields)
-        # The file gets the name of the new content, unless the form sets another one.
-        name = str(changes.get("filename_download") or content.name)
-        changes["filename_download"] = name
-        owned = library.contents.file_columns(content, name)
-        return _replace_content(library, request, key, changes=changes, owned=owned)
+        return _replace_content(library, _with_content_digest(request, uploads), key, uploads[0])
 
 
 def _delete_rows(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
@@ -173,43 +166,56 @@ def _with_content_digest(request: WriteRequest, uploads: Sequence[FileUpload]) -
 
 
 def _replace_content(
-    library: MediaLibrary,
-    request: WriteRequest,
-    key: str,
-    *,
-    changes: FieldValues,
-    owned: FieldValues,
+    library: MediaLibrary, request: WriteRequest, key: str, upload: FileUpload
 ) -> bytes | None:
-    """Change a file's row to a new content; the old one is removed after the commit."""
-    plan = partial(_plan_replacement, request=request, key=key, changes=changes, owned=owned)
-    replaced_file = file_rows.run_write(
-        library.store, request, collection=FILES, action="update", plan=plan
+    """Change a file's row to a new content; the old one is removed after the commit.
+
+    Of a call that was done before, the new content is removed.
+    """
+    changes = checked_changes(upload.fields)
+    # The file gets the name of the new content, unless the form sets another one.
+    name = str(changes.get("filename_download") or upload.content.name)
+    changes["filename_download"] = name
+    owned = library.contents.file_columns(upload.content, name)
+    is_committed = Event()
+    update = partial(file_rows.plan_update, request, key=key, changes=changes, owned=owned)
+    plan = partial(
+        _plan_replacement,
+        key=key,
+        plan_update=update,
+        stored=library.contents,
+        is_committed=is_committed,
     )
-    library.contents.remove(replaced_file.contents)
-    return file_rows.response_body(replaced_file.items, single=True)
+    body = file_rows.run_write(library.store, request, collection=FILES, action="update", plan=plan)
+    # A repeated call gets the answer of the first one, and no file has the new content.
+    if not is_committed.is_set():
+        library.contents.remove([upload.content])
+    return body
 
 
 def _plan_replacement(
     call: WriteCall,
     *,
-    request: WriteRequest,
     key: str,
-    changes: FieldValues,
-    owned: FieldValues,
-) -> WritePlan[_Replaced]:
-    update = file_rows.plan_update(request, call, key=key, changes=changes, owned=owned)
-    return WritePlan(partial(_replace_row, update, parse_key(call.collection, key)))
+    plan_update: Callable[[WriteCall], WritePlan[WrittenItems]],
+    stored: Contents,
+    is_committed: Event,
+) -> WritePlan[bytes | None]:
+    row_key = parse_key(call.collection, key)
+    return WritePlan(partial(_replace_row, plan_update(call), row_key, stored, is_committed))
 
 
-class _Replaced(NamedTuple):
-    """A file whose content was replaced, and the contents that it had before."""
-
-    items: WrittenItems
-    contents: list[Content]
-
-
-def _replace_row(update: WritePlan[WrittenItems], key: str, transaction: Transaction) -> _Replaced:
-    """Change a file's row to a new content."""
+def _replace_row(
+    update: WritePlan[WrittenItems],
+    key: str,
+    stored: Contents,
+    is_committed: Event,
+    transaction: Transaction,
+) -> bytes | None:
+    """Change a file's row to a new content; `is_committed` is set once that is committed."""
     # Under the lock, so that the content that is removed is the one that this call replaces.
-    rows = transaction.execute(statement("lock_files"), ([key],))
-    return _Replaced(update.run(transaction), contents_of(rows))
+    former = contents_of(transaction.execute(statement("lock_files"), ([key],)))
+    body = file_rows.response_body(update.run(transaction), single=True)
+    transaction.after_commit.append(lambda _: is_committed.set())
+    transaction.after_commit.append(lambda _: stored.remove(former))
+    return body

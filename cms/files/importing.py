@@ -7,7 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
-from cms.errors import Refused, abbreviated, invalid_payload, unavailable
+from cms.errors import (
+    Refused,
+    abbreviated,
+    invalid_payload,
+    refuse_unknown_members,
+    unavailable,
+)
 from cms.files import file_rows
 from cms.files.contents import FieldValues, ReceivedContent, too_large
 from cms.files.file_payloads import pop_location, require_text
@@ -41,6 +47,7 @@ def import_url(
     when the other server fails.
     """
     file_rows.require_permission(library.store, request.identity, collection=FILES, action="create")
+    refuse_unknown_members(payload, ("url", "data"))
     url = require_text(payload.get("url"), field="url")
     fields = payload.get("data") or {}
     if not isinstance(fields, Mapping):

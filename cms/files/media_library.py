@@ -122,15 +122,26 @@ class LibraryCalls:
         *,
         key: str | None = None,
     ) -> None:
-        plan = partial(self._plan_delete, request=request, payload=payload, key=key)
-        contents = self._run(library, request, action="delete", plan=plan)
+        delete_rows = partial(self._delete_rows, library.contents, payload)
+        plan = partial(self._plan_delete, delete_rows, request=request, key=key)
+        self._run(library, request, action="delete", plan=plan)
+
+    def _delete_rows(
+        self, stored: Contents, payload: object, call: WriteCall, transaction: Transaction
+    ) -> None:
+        contents = self.delete_rows(call, transaction, payload)
         # Only after the commit: a content without a row is removed later, a row needs its content.
-        library.contents.remove(contents)
+        transaction.after_commit.append(lambda _: stored.remove(contents))
 
     def _plan_delete(
-        self, call: WriteCall, *, request: WriteRequest, payload: object, key: str | None
-    ) -> WritePlan[list[Content]]:
-        plan = WritePlan(partial(_delete_rows, call, payload, self.delete_rows))
+        self,
+        delete_rows: Callable[[WriteCall, Transaction], None],
+        call: WriteCall,
+        *,
+        request: WriteRequest,
+        key: str | None,
+    ) -> WritePlan[None]:
+        plan = WritePlan(partial(delete_rows, call))
         if key is None:
             return plan
         return file_rows.with_row_precondition(request, call, plan, key=key)
@@ -172,12 +183,3 @@ def _write_rows(
     written = plan.run(transaction)
     check(transaction)
     return file_rows.response_body(written, single=single)
-
-
-def _delete_rows(
-    call: WriteCall,
-    payload: object,
-    delete_rows: Callable[[WriteCall, Transaction, object], list[Content]],
-    transaction: Transaction,
-) -> list[Content]:
-    return delete_rows(call, transaction, payload)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from cms import jsontext
-from cms.errors import Refused, invalid_payload
+from cms.errors import Refused, abbreviated, invalid_payload
 from cms.files.contents import Content, Contents, FieldValues, ReceivedContent
 
 JSON_FIELDS = frozenset({"tags"})
@@ -118,6 +118,13 @@ def _parse_tags(text: str) -> object:
         return jsontext.loads(text.encode())
     except ValueError:  # forms of people, not of programs
         return list(filter(None, map(str.strip, text.split(","))))
+
+
+def unknown_part(name: str) -> Refused:
+    """Return the refusal of a part that a form for one file does not take."""
+    return invalid_payload(
+        f'The form does not take "{abbreviated(name)}"; there is file', field=abbreviated(name)
+    )
 
 
 def second_file() -> Refused:

@@ -14,6 +14,7 @@ from cms.config import Config
 from cms.errors import invalid_payload, invalid_provider, invalid_query, no_object
 from cms.http.answers.envelope import send, send_written
 from cms.http.answers.tagged_answers import send_with_etag
+from cms.http.items import write_target
 from cms.http.requests.cookies import Cookies, refresh_token_of
 from cms.http.requests.media import (
     check_texts,
@@ -25,6 +26,7 @@ from cms.http.requests.media import (
 from cms.http.requests.origins import Origins
 from cms.items.read.reads import read_me
 from cms.items.write.writes import update_me
+from cms.schema.system import USERS
 from cms.store.store import Store
 
 
@@ -162,9 +164,8 @@ class MeResource:
         written = update_me(
             self._store,
             request.context.identity,
-            request.query_string,
+            write_target(request, USERS),
             payload=payload,
-            if_match=request.get_header("If-Match"),
         )
         send_written(response, written)
 

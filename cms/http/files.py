@@ -14,7 +14,13 @@ from cms.files.media_library import LibraryCalls, MediaLibrary
 from cms.http.answers.envelope import send_written
 from cms.http.items import ItemResource, ItemsResource
 from cms.http.requests.form import form_parts, is_form
-from cms.http.requests.media import idempotency_key_of, read_json, read_json_object
+from cms.http.requests.media import (
+    idempotency_key_of,
+    read_json,
+    read_json_object,
+    read_selection,
+    require_no_body,
+)
 
 
 class LibraryItemsResource:
@@ -33,13 +39,13 @@ class LibraryItemsResource:
         self._items.on_query(request, response, self._collection)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json(request)
+        payload = read_selection(request)
         send_written(
             response, self._calls.change_many(self._library, write_request_of(request), payload)
         )
 
     def on_delete(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json(request)
+        payload = read_selection(request)
         self._calls.delete_many(self._library, write_request_of(request), payload)
         response.status = falcon.HTTP_204
 
@@ -63,6 +69,7 @@ class LibraryItemResource:
         )
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+        require_no_body(request)
         self._calls.delete_one(self._library, write_request_of(request), key)
         response.status = falcon.HTTP_204
 
@@ -147,8 +154,9 @@ class FolderResource(LibraryItemResource):
 
 def write_request_of(request: falcon.Request) -> WriteRequest:
     """Return the caller and the conditions of a write; call it after a JSON body was read."""
-    # Only a repeated POST would do its work twice.
-    idempotency = idempotency_key_of(request) if request.method == "POST" else None
     return WriteRequest(
-        request.context.identity, request.query_string, idempotency, request.get_header("If-Match")
+        request.context.identity,
+        request.query_string,
+        idempotency_key_of(request),
+        request.get_header("If-Match"),
     )

@@ -7,12 +7,18 @@ import falcon
 from cms.errors import invalid_payload
 from cms.http.answers.envelope import send_written
 from cms.http.answers.tagged_answers import send_with_etag
-from cms.http.items import params_of, send_list, send_search
-from cms.http.requests.media import idempotency_key_of, read_json, read_json_object
+from cms.http.items import params_of, send_list, send_search, write_target
+from cms.http.requests.media import (
+    idempotency_key_of,
+    read_json,
+    read_json_object,
+    read_selection,
+    require_no_body,
+)
 from cms.items.history import comments, revisions
 from cms.items.read.prepare import ReadRequest, RowTest
 from cms.items.read.reads import read_one
-from cms.schema.system import ACTIVITY
+from cms.schema.system import ACTIVITY, REVISIONS
 from cms.store.store import Store
 
 
@@ -91,11 +97,9 @@ class RevertResource:
 
     def on_post(self, request: falcon.Request, response: falcon.Response, revision: str) -> None:
         """Give an item the values that it had at a revision."""
-        identity = request.context.identity
-        idempotency = idempotency_key_of(request)
-        written = revisions.revert(
-            self._store, identity, request.query_string, revision=revision, idempotency=idempotency
-        )
+        require_no_body(request)
+        target = write_target(request, REVISIONS)
+        written = revisions.revert(self._store, request.context.identity, target, revision=revision)
         send_written(response, written)
 
 
@@ -119,14 +123,15 @@ class CommentWritesResource:
         send_written(response, written)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json(request)
-        written = comments.change_comments(
-            self._store, request.context.identity, request.query_string, payload
-        )
+        payload = read_selection(request)
+        target = write_target(request, ACTIVITY)
+        written = comments.change_comments(self._store, request.context.identity, target, payload)
         send_written(response, written)
 
     def on_delete(self, request: falcon.Request, response: falcon.Response) -> None:
-        comments.delete_comments(self._store, request.context.identity, read_json(request))
+        payload = read_selection(request)
+        target = write_target(request, ACTIVITY)
+        comments.delete_comments(self._store, request.context.identity, target, payload)
         response.status = falcon.HTTP_204
 
 
@@ -138,19 +143,16 @@ class CommentResource:
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         payload = read_json_object(request)
+        target = write_target(request, ACTIVITY)
         written = comments.change_comment(
-            self._store,
-            request.context.identity,
-            request.query_string,
-            key=key,
-            payload=payload,
-            if_match=request.get_header("If-Match"),
+            self._store, request.context.identity, target, key=key, payload=payload
         )
         send_written(response, written)
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        if_match = request.get_header("If-Match")
-        comments.delete_comment(self._store, request.context.identity, key=key, if_match=if_match)
+        require_no_body(request)
+        target = write_target(request, ACTIVITY)
+        comments.delete_comment(self._store, request.context.identity, target, key=key)
         response.status = falcon.HTTP_204
 
 

@@ -14,7 +14,7 @@ from cms.errors import Problem, Refused, invalid_payload
 from cms.files.contents import too_large
 from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
-from cms.files.upload_form import FormPart, second_file
+from cms.files.upload_form import FormPart, second_file, unknown_part
 from cms.http.requests.form import form_parts, is_form
 from cms.http.requests.media import idempotency_key_of
 from cms.import_formats import IMPORT_FORMAT_BY_MEDIA_TYPE, IMPORT_FORMAT_BY_SUFFIX
@@ -77,9 +77,11 @@ def _sent_as_body(request: falcon.Request, max_bytes: int) -> _SentFile:
 
 def _sent_in_form(parts: Iterator[FormPart]) -> _SentFile:
     """Return the form's only file; its chunks go on to the end of the form."""
-    part = next((part for part in parts if part.name == "file"), None)
+    part = next(parts, None)
     if part is None:
         raise invalid_payload('The form has no file in a part named "file"', field="file")
+    if part.name != "file":
+        raise unknown_part(part.name)
     suffix = PurePath(part.filename or "").suffix.lower()
     file_format = _file_format(suffix, part.declared_type)
     return _SentFile(file_format, _charset(part.declared_type), _only_file(part, parts))
@@ -87,10 +89,9 @@ def _sent_in_form(parts: Iterator[FormPart]) -> _SentFile:
 
 def _only_file(part: FormPart, other_parts: Iterator[FormPart]) -> Iterator[bytes]:
     yield from part.chunks
-    # All parts behind it, so that a second file is noticed, and the body read to its end.
-    # any() stops at the first second file; otherwise it reads all parts to the end of the form.
-    if any(other_part.name == "file" for other_part in other_parts):
-        raise second_file()
+    # So that the body is read to its end.
+    for other in other_parts:
+        raise second_file() if other.name == "file" else unknown_part(other.name)
 
 
 def _body_chunks(request: falcon.Request, max_bytes: int) -> Iterator[bytes]:

@@ -7,10 +7,16 @@ from urllib.parse import quote
 
 import falcon
 
-from cms.errors import invalid_payload
+from cms.errors import invalid_payload, refuse_unknown_members
 from cms.http.answers.envelope import send_written
 from cms.http.answers.tagged_answers import send_with_etag
-from cms.http.requests.media import idempotency_key_of, read_json, read_json_object
+from cms.http.requests.media import (
+    idempotency_key_of,
+    read_json,
+    read_json_object,
+    read_selection,
+    require_no_body,
+)
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import read_list, read_one
 from cms.items.transfer.export import Export, export
@@ -64,35 +70,25 @@ class ItemsResource(_StoreResource):
         payload = read_json(request)
         if not isinstance(payload, dict | list):
             raise invalid_payload("The body must be an item or an array of items")
-        target = writes.WriteTarget(self._name(collection), request.query_string)
-        idempotency = idempotency_key_of(request)
+        target = write_target(request, self._name(collection))
         send_written(
-            response,
-            writes.create(
-                self._store,
-                request.context.identity,
-                target,
-                payload,
-                idempotency=idempotency,
-            ),
+            response, writes.create(self._store, request.context.identity, target, payload)
         )
 
     def on_patch(
         self, request: falcon.Request, response: falcon.Response, collection: str | None = None
     ) -> None:
-        payload = read_json(request)
-        target = writes.WriteTarget(self._name(collection), request.query_string)
-        if_match = request.get_header("If-Match")
-        written = writes.update_many(
-            self._store, request.context.identity, target, payload, if_match=if_match
-        )
+        payload = read_selection(request)
+        target = write_target(request, self._name(collection))
+        written = writes.update_many(self._store, request.context.identity, target, payload)
         send_written(response, written)
 
     def on_delete(
         self, request: falcon.Request, response: falcon.Response, collection: str | None = None
     ) -> None:
-        payload = read_json(request)
-        writes.delete_many(self._store, request.context.identity, self._name(collection), payload)
+        payload = read_selection(request)
+        target = write_target(request, self._name(collection))
+        writes.delete_many(self._store, request.context.identity, target, payload)
         response.status = falcon.HTTP_204
 
 
@@ -106,6 +102,16 @@ class SettingsResource(_StoreResource):
     on_get = ItemsResource.on_get
     on_query = ItemsResource.on_query
     on_patch = ItemsResource.on_patch
+
+
+def write_target(request: falcon.Request, collection: str) -> writes.WriteTarget:
+    """Return what a request writes, with its conditions; call it after the body was read."""
+    return writes.WriteTarget(
+        collection,
+        request.query_string,
+        request.get_header("If-Match"),
+        idempotency_key_of(request),
+    )
 
 
 def send_list(
@@ -142,8 +148,9 @@ def params_of(request: falcon.Request) -> dict[str, object]:
     """Return the parameters of a SEARCH body; raises `Refused` INVALID_PAYLOAD."""
     payload = read_json(request)
     params = payload.get("query", {}) if isinstance(payload, dict) else None
-    if not isinstance(params, dict):
+    if not isinstance(payload, dict) or not isinstance(params, dict):
         raise invalid_payload('The body must be an object with the parameters under "query"')
+    refuse_unknown_members(payload, ("query",))
     return params
 
 
@@ -194,14 +201,9 @@ class ItemResource(_StoreResource):
         key: str,
     ) -> None:
         payload = read_json(request)
-        target = writes.WriteTarget(self._name(collection), request.query_string)
+        target = write_target(request, self._name(collection))
         written = writes.update_one(
-            self._store,
-            request.context.identity,
-            target,
-            key=key,
-            payload=payload,
-            if_match=request.get_header("If-Match"),
+            self._store, request.context.identity, target, key=key, payload=payload
         )
         send_written(response, written)
 
@@ -213,14 +215,9 @@ class ItemResource(_StoreResource):
         *,
         key: str,
     ) -> None:
-        if_match = request.get_header("If-Match")
-        writes.delete_one(
-            self._store,
-            request.context.identity,
-            self._name(collection),
-            key=key,
-            if_match=if_match,
-        )
+        require_no_body(request)
+        target = write_target(request, self._name(collection))
+        writes.delete_one(self._store, request.context.identity, target, key=key)
         response.status = falcon.HTTP_204
 
 
@@ -233,13 +230,8 @@ class SortResource:
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         """Move `item` to the position of `to`."""
         payload = read_json_object(request)
-        move_item(
-            self._store,
-            request.context.identity,
-            collection,
-            payload,
-            idempotency=idempotency_key_of(request),
-        )
+        target = write_target(request, collection)
+        move_item(self._store, request.context.identity, target, payload)
         response.status = falcon.HTTP_204
 
 

@@ -11,10 +11,10 @@ from cms.errors import invalid_payload, invalid_query
 from cms.files.contents import too_large
 from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
-from cms.files.upload_form import second_file
+from cms.files.upload_form import second_file, unknown_part
 from cms.http.answers.envelope import send
 from cms.http.requests.form import form_parts, is_form
-from cms.http.requests.media import read_json, read_json_object
+from cms.http.requests.media import idempotency_key_of, read_json, read_json_object
 from cms.schema_sync.content import TABLES
 from cms.schema_sync.diff_document import parse_diff
 from cms.schema_sync.document import parse_document
@@ -86,11 +86,10 @@ def _form_content(request: falcon.Request, *, max_bytes: int) -> bytes:
     content = None
     for part in form_parts(request, max_bytes=max_bytes):
         if not part.is_file:
-            _joined(part.chunks, max_bytes)
-        elif content is not None:
+            raise unknown_part(part.name)
+        if content is not None:
             raise second_file()
-        else:
-            content = _joined(part.chunks, max_bytes)
+        content = _joined(part.chunks, max_bytes)
     if content is None:
         raise invalid_payload("The form has no file", field="file")
     return content
@@ -127,7 +126,13 @@ class SchemaApplyResource:
         require_administrator(self._store, identity)
         payload = read_json_object(request)
         allows_loss = _allows_loss(request, payload)
-        apply_diff(self._store, identity, parse_diff(payload), allows_loss=allows_loss)
+        apply_diff(
+            self._store,
+            identity,
+            parse_diff(payload),
+            allows_loss=allows_loss,
+            idempotency=idempotency_key_of(request),
+        )
         response.status = falcon.HTTP_204
 
 

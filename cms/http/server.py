@@ -8,7 +8,7 @@ import falcon
 
 from cms.http.answers.envelope import send
 from cms.http.ping import BODY
-from cms.http.requests.media import idempotency_key_of
+from cms.http.requests.media import idempotency_key_of, require_no_body
 from cms.items.read.explain import explain
 from cms.store.project_info import info
 from cms.store.store import Store
@@ -56,6 +56,7 @@ class ClearCacheResource:
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Reload the structure in every process, after changes that bypassed the service."""
+        require_no_body(request)
         self._store.reload_structure(
             request.context.identity, idempotency=idempotency_key_of(request)
         )

@@ -6,7 +6,12 @@ import falcon
 
 from cms.errors import invalid_payload
 from cms.http.answers.envelope import send
-from cms.http.requests.media import idempotency_key_of, read_json, read_json_object
+from cms.http.requests.media import (
+    idempotency_key_of,
+    read_json,
+    read_json_object,
+    require_no_body,
+)
 from cms.store.store import Store
 from cms.structure import collections, relations, visible_records
 from cms.structure import fields as columns
@@ -38,9 +43,13 @@ class CollectionsResource(StructureResource):
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
         changes = _patches(read_json(request), "collection")
-        send(
-            response, collections.update_collections(self._store, request.context.identity, changes)
+        records = collections.update_collections(
+            self._store,
+            request.context.identity,
+            changes,
+            idempotency=idempotency_key_of(request),
         )
+        send(response, records)
 
 
 class CollectionResource(StructureResource):
@@ -51,16 +60,22 @@ class CollectionResource(StructureResource):
         )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        changes = [RecordPatch(collection, read_json_object(request))]
-        send(
-            response,
-            collections.update_collections(self._store, request.context.identity, changes)[0],
+        change = RecordPatch(collection, read_json_object(request))
+        record = collections.update_collection(
+            self._store, request.context.identity, change, idempotency=idempotency_key_of(request)
         )
+        send(response, record)
 
     def on_delete(
         self, request: falcon.Request, response: falcon.Response, collection: str
     ) -> None:
-        collections.delete_collection(self._store, request.context.identity, collection)
+        require_no_body(request)
+        collections.delete_collection(
+            self._store,
+            request.context.identity,
+            collection,
+            idempotency=idempotency_key_of(request),
+        )
         response.status = falcon.HTTP_204
 
 
@@ -93,10 +108,14 @@ class FieldsResource(StructureResource):
             # Here the name only says which field it is; in a change of one field it renames it.
             settings = {key: value for key, value in record.items() if key != "field"}
             changes.append(RecordPatch(name, settings))
-        send(
-            response,
-            columns.update_fields(self._store, request.context.identity, collection, changes),
+        records = columns.update_fields(
+            self._store,
+            request.context.identity,
+            collection,
+            changes,
+            idempotency=idempotency_key_of(request),
         )
+        send(response, records)
 
 
 class FieldResource(StructureResource):
@@ -111,16 +130,27 @@ class FieldResource(StructureResource):
     def on_patch(
         self, request: falcon.Request, response: falcon.Response, collection: str, field: str
     ) -> None:
-        changes = [RecordPatch(field, read_json_object(request))]
-        send(
-            response,
-            columns.update_fields(self._store, request.context.identity, collection, changes)[0],
+        change = RecordPatch(field, read_json_object(request))
+        record = columns.update_field(
+            self._store,
+            request.context.identity,
+            collection,
+            change,
+            idempotency=idempotency_key_of(request),
         )
+        send(response, record)
 
     def on_delete(
         self, request: falcon.Request, response: falcon.Response, collection: str, field: str
     ) -> None:
-        columns.delete_field(self._store, request.context.identity, collection, field)
+        require_no_body(request)
+        columns.delete_field(
+            self._store,
+            request.context.identity,
+            collection,
+            field,
+            idempotency=idempotency_key_of(request),
+        )
         response.status = falcon.HTTP_204
 
 
@@ -163,14 +193,24 @@ class RelationResource(StructureResource):
     ) -> None:
         payload = read_json_object(request)
         record = relations.update_relation(
-            self._store, request.context.identity, collection, field, payload=payload
+            self._store,
+            request.context.identity,
+            relations.ManySide(collection, field),
+            payload=payload,
+            idempotency=idempotency_key_of(request),
         )
         send(response, record)
 
     def on_delete(
         self, request: falcon.Request, response: falcon.Response, collection: str, field: str
     ) -> None:
-        relations.delete_relation(self._store, request.context.identity, collection, field)
+        require_no_body(request)
+        relations.delete_relation(
+            self._store,
+            request.context.identity,
+            relations.ManySide(collection, field),
+            idempotency=idempotency_key_of(request),
+        )
         response.status = falcon.HTTP_204
 
 

@@ -70,19 +70,21 @@ _CHANGE_COMMENTS = write(
     ),
     data(array_of(OBJECT)),
     NO_CONTENT,
-    parameters=("fields",),
+    parameters=("fields", "Idempotency-Key"),
 )
 _DELETE_COMMENTS = write(
-    "Delete several comments", any_of(array_of(KEY), object_of(optional=_NAMED_COMMENTS))
+    "Delete several comments",
+    any_of(array_of(KEY), object_of(optional=_NAMED_COMMENTS)),
+    parameters=("Idempotency-Key",),
 )
 _CHANGE_COMMENT = write(
     "Change a comment",
     _TEXT_OF_COMMENT,
     data(OBJECT),
     NO_CONTENT,
-    parameters=("fields", "If-Match"),
+    parameters=("fields", "If-Match", "Idempotency-Key"),
 )
-_DELETE_COMMENT = write("Delete a comment", parameters=("If-Match",))
+_DELETE_COMMENT = write("Delete a comment", parameters=("If-Match", "Idempotency-Key"))
 
 _COMMENTS = {"post": _COMMENT, "patch": _CHANGE_COMMENTS, "delete": _DELETE_COMMENTS}
 
@@ -190,7 +192,7 @@ def file_routes(
                 Body({JSON: files.change, "multipart/form-data": _form(changeable)}),
                 written,
                 NO_CONTENT,
-                parameters=(*ONE, "If-Match"),
+                parameters=(*ONE, "If-Match", "Idempotency-Key"),
                 need=Need(FILES, "update"),
             )
         },

@@ -127,7 +127,7 @@ def change_rows(rows: TitledRows) -> Operation:
         f"Change several {rows.title}",
         body,
         *_written(_one_or_several(rows.schemas.item)),
-        parameters=(*ONE, "If-Match"),
+        parameters=(*ONE, "If-Match", "Idempotency-Key"),
         need=rows.need("update"),
     )
 
@@ -135,7 +135,10 @@ def change_rows(rows: TitledRows) -> Operation:
 def delete_rows(rows: TitledRows) -> Operation:
     selected = object_of(optional={"keys": array_of(KEY), "query": OBJECT})
     return write(
-        f"Delete several {rows.title}", any_of(array_of(KEY), selected), need=rows.need("delete")
+        f"Delete several {rows.title}",
+        any_of(array_of(KEY), selected),
+        parameters=("Idempotency-Key",),
+        need=rows.need("delete"),
     )
 
 
@@ -155,13 +158,17 @@ def change_row(rows: TitledRows) -> Operation:
         f"Change one of {rows.title}",
         rows.schemas.change,
         *_written(rows.schemas.item),
-        parameters=(*ONE, "If-Match"),
+        parameters=(*ONE, "If-Match", "Idempotency-Key"),
         need=rows.need("update"),
     )
 
 
 def delete_row(rows: TitledRows) -> Operation:
-    return write(f"Delete one of {rows.title}", parameters=("If-Match",), need=rows.need("delete"))
+    return write(
+        f"Delete one of {rows.title}",
+        parameters=("If-Match", "Idempotency-Key"),
+        need=rows.need("delete"),
+    )
 
 
 _LIST_METHODS: Mapping[str, Callable[[TitledRows], Operation]] = MappingProxyType(

@@ -118,7 +118,7 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             "post": write(
                 "Move an item to the position of another",
                 object_of({"item": KEY, "to": KEY}),
-                parameters=("Idempotency-Key",),
+                parameters=("If-Match", "Idempotency-Key"),
             )
         },
         "/utils/revert/{revision}": {
@@ -127,7 +127,7 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
                 None,
                 data(OBJECT),
                 NO_CONTENT,
-                parameters=("Idempotency-Key",),
+                parameters=("If-Match", "Idempotency-Key"),
             )
         },
         "/utils/export/{collection}": {

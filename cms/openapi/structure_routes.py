@@ -80,16 +80,28 @@ def _create(summary: str, component: str, *required: str, **further: JsonSchema)
 
 def _change(summary: str, component: str, **further: JsonSchema) -> Operation:
     body = object_of(optional={**_SETTINGS, **further})
-    return write(summary, body, data(reference(component)), is_for_admins=True)
+    return write(
+        summary,
+        body,
+        data(reference(component)),
+        parameters=("Idempotency-Key",),
+        is_for_admins=True,
+    )
 
 
 def _change_many(summary: str, component: str, key: str, **further: JsonSchema) -> Operation:
     body = array_of(object_of({key: TEXT}, {**_SETTINGS, **further}))
-    return write(summary, body, data(array_of(reference(component))), is_for_admins=True)
+    return write(
+        summary,
+        body,
+        data(array_of(reference(component))),
+        parameters=("Idempotency-Key",),
+        is_for_admins=True,
+    )
 
 
 def _delete(summary: str) -> Operation:
-    return write(summary, is_for_admins=True)
+    return write(summary, parameters=("Idempotency-Key",), is_for_admins=True)
 
 
 _SNAPSHOT = read(
@@ -115,7 +127,7 @@ _APPLY = write(
     "Change the structure by a difference",
     object_of({"hash": TEXT, "diff": OBJECT}, {"allow_destructive": FLAG}),
     NO_CONTENT,
-    parameters=("allow_destructive",),
+    parameters=("allow_destructive", "Idempotency-Key"),
     is_for_admins=True,
 )
 

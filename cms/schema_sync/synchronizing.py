@@ -22,9 +22,11 @@ from cms.schema_sync.renames import due_renames, with_renames
 from cms.schema_sync.schema_snapshot import SchemaSnapshot, snapshot_of, with_content
 from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName
 from cms.store.context import RequestContext
+from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo, Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store, require_admin
+from cms.store.write_plan import TransactionWork
 from cms.structure.record_changes import RecordKey
 from cms.structure.structure_history import (
     NamedRecord,
@@ -80,17 +82,36 @@ def _entries(
     return sections
 
 
-def apply_diff(store: Store, identity: Identity, diff: Diff, *, allows_loss: bool) -> None:
+def apply_diff(
+    store: Store,
+    identity: Identity,
+    diff: Diff,
+    *,
+    allows_loss: bool,
+    idempotency: Idempotency | None = None,
+) -> None:
     """Change the structure by a diff, whole or not at all; applying it again does nothing.
 
     Raises `Refused`: UNPROCESSABLE_CONTENT for what would delete data, unless `allows_loss`;
     INVALID_PAYLOAD for a diff that was made for another structure.
     """
     apply = partial(_apply, store=store, client=identity.client, diff=diff, allows_loss=allows_loss)
-    change: StructureChange[list[NamedRecord]] = StructureChange(
-        apply, lambda named: named, diff.collections
+    named: list[NamedRecord] = []
+    change: StructureChange[None] = StructureChange(
+        partial(_apply_and_name, apply=apply, named=named), lambda _: named, diff.collections
     )
-    change_structure(store, identity, change)
+    change_structure(store, identity, change, idempotency=idempotency)
+
+
+def _apply_and_name(
+    transaction: Transaction,
+    context: RequestContext,
+    *,
+    apply: TransactionWork[list[NamedRecord]],
+    named: list[NamedRecord],
+) -> None:
+    """Apply a diff, which has no answer; `named` then has the changed records."""
+    named[:] = apply(transaction, context)
 
 
 def _apply(

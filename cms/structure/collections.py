@@ -48,6 +48,7 @@ from cms.structure.structure_history import (
     NamedRecord,
     StructureChange,
     change_structure,
+    first_of,
 )
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -120,13 +121,30 @@ def _names_of_created(record: Record) -> list[NamedRecord]:
     return [_named(record["collection"])]
 
 
+def update_collection(
+    store: Store,
+    identity: Identity,
+    patch: RecordPatch,
+    *,
+    idempotency: Idempotency | None = None,
+) -> Record:
+    """Change the record of a collection and return it."""
+    work = first_of(partial(update_all, patches=[patch]))
+    update = StructureChange(work, lambda _: [_named(patch.name)])
+    return change_structure(store, identity, update, idempotency=idempotency)
+
+
 def update_collections(
-    store: Store, identity: Identity, patches: Sequence[RecordPatch]
+    store: Store,
+    identity: Identity,
+    patches: Sequence[RecordPatch],
+    *,
+    idempotency: Idempotency | None = None,
 ) -> list[Record]:
     """Change the records of collections, all or none; return them in order."""
     names = [_named(patch.name) for patch in patches]
     update = StructureChange(partial(update_all, patches=patches), lambda _: names)
-    return change_structure(store, identity, update)
+    return change_structure(store, identity, update, idempotency=idempotency)
 
 
 def update_all(
@@ -157,11 +175,13 @@ def _records(transaction: Transaction, after: Catalogue, names: Sequence[str]) -
     return with_search_states(records, after, transaction.execute)
 
 
-def delete_collection(store: Store, identity: Identity, name: str) -> None:
+def delete_collection(
+    store: Store, identity: Identity, name: str, *, idempotency: Idempotency | None = None
+) -> None:
     """Drop a table with its items, its records, and every reference to it."""
     names = [_named(name)]
     deletion = StructureChange(partial(delete, name=name), lambda _: names, frozenset({name}))
-    change_structure(store, identity, deletion)
+    change_structure(store, identity, deletion, idempotency=idempotency)
 
 
 def delete(transaction: Transaction, context: RequestContext, *, name: str) -> None:

@@ -48,6 +48,7 @@ from cms.structure.structure_history import (
     NamedRecord,
     StructureChange,
     change_structure,
+    first_of,
 )
 
 
@@ -87,18 +88,36 @@ def create(
     return _finish_changes(transaction, [_FieldRename(name, name)], before=owner)[0]
 
 
+def update_field(
+    store: Store,
+    identity: Identity,
+    collection: str,
+    patch: RecordPatch,
+    *,
+    idempotency: Idempotency | None = None,
+) -> Record:
+    """Change a field and return its record."""
+    work = first_of(partial(update_all, collection=collection, patches=[patch]))
+    update = StructureChange(
+        work, lambda record: [_named(collection, record["field"], former=patch.name)]
+    )
+    return change_structure(store, identity, update, idempotency=idempotency)
+
+
 def update_fields(
     store: Store,
     identity: Identity,
     collection: str,
     patches: Sequence[RecordPatch],
+    *,
+    idempotency: Idempotency | None = None,
 ) -> list[Record]:
     """Change fields of a collection, all or none; return their records in order."""
     update = StructureChange(
         partial(update_all, collection=collection, patches=patches),
         partial(_names_of_updated, collection=collection, patches=patches),
     )
-    return change_structure(store, identity, update)
+    return change_structure(store, identity, update, idempotency=idempotency)
 
 
 def update_all(
@@ -130,11 +149,18 @@ def _names_of_updated(
     return names
 
 
-def delete_field(store: Store, identity: Identity, collection: str, field: str) -> None:
+def delete_field(
+    store: Store,
+    identity: Identity,
+    collection: str,
+    field: str,
+    *,
+    idempotency: Idempotency | None = None,
+) -> None:
     """Drop a column with its data, its relations, and everything that names it."""
     names = [_named(collection, field)]
     deletion = StructureChange(partial(delete, collection=collection, name=field), lambda _: names)
-    change_structure(store, identity, deletion)
+    change_structure(store, identity, deletion, idempotency=idempotency)
 
 
 def delete(

@@ -90,14 +90,16 @@ def add(
 def update_relation(
     store: Store,
     identity: Identity,
-    collection: str,
-    field: str,
+    many_side: ManySide,
     *,
     payload: Mapping[str, object],
+    idempotency: Idempotency | None = None,
 ) -> Record:
     """Change the record of the relation of a field, or the actions of its foreign key."""
+    collection, field = many_side
     changing = partial(update, collection=collection, field=field, payload=payload)
-    return change_structure(store, identity, StructureChange(changing, _named))
+    change = StructureChange(changing, _named)
+    return change_structure(store, identity, change, idempotency=idempotency)
 
 
 def update(
@@ -116,10 +118,18 @@ def update(
     return _read_record(transaction, many_side_of(relation))
 
 
-def delete_relation(store: Store, identity: Identity, collection: str, field: str) -> None:
+def delete_relation(
+    store: Store,
+    identity: Identity,
+    many_side: ManySide,
+    *,
+    idempotency: Idempotency | None = None,
+) -> None:
     """Delete the record of the relation of a field; foreign keys and junctions remain."""
+    collection, field = many_side
     deletion = partial(delete, collection=collection, field=field)
-    change_structure(store, identity, StructureChange(deletion, _named))
+    change = StructureChange(deletion, _named)
+    change_structure(store, identity, change, idempotency=idempotency)
 
 
 def delete(

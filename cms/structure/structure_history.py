@@ -81,6 +81,11 @@ def change_structure(
     return store.run_structure_change(identity, make_and_record, idempotency=idempotency)
 
 
+def first_of(work: TransactionWork[list[T]]) -> TransactionWork[T]:
+    """Return work on several records as that on one."""
+    return lambda transaction, context: work(transaction, context)[0]
+
+
 def _make_and_record(
     store: Store,
     change: StructureChange[T],

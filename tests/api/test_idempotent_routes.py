@@ -24,7 +24,6 @@ from tests.things import field, table
 
 WITHOUT = {
     "/shares/auth": "it is a login",
-    "/schema/apply": "a diff that was applied before changes nothing",
     "/schema/diff": "it changes nothing",
     "/users/me/tfa/generate": "it changes nothing",
     "/utils/hash/generate": "it changes nothing",
@@ -234,6 +233,14 @@ def second_factor(call: str) -> Callable[[RouteSetup], Example]:
     return make
 
 
+def difference(setup: RouteSetup) -> Example:
+    document = setup.admin.get("/schema/snapshot").data
+    name = table(setup.admin).name
+    diff = setup.admin.post("/schema/diff", document).data
+    assert setup.admin.get(f"/collections/{name}").status == 200
+    return Example("/schema/apply", {**diff, "allow_destructive": True})
+
+
 def recovery_codes(setup: RouteSetup) -> Example:
     anonymous = setup.files.stage.anonymous
     answer = login(anonymous, person(setup.files.stage, tfa_secret=SECRET), otp=code())
@@ -261,6 +268,7 @@ EXAMPLES: dict[str, Callable[[RouteSetup], Example]] = {
     "/presets": lambda setup: Example("/presets", {"bookmark": "once"}),
     "/relations": relations,
     "/roles": lambda setup: Example("/roles", {"name": "once"}),
+    "/schema/apply": difference,
     "/shares": share,
     "/shares/invite": share_invitation,
     "/translations": lambda setup: Example(

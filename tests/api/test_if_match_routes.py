@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from uuid import uuid4
 
 import pytest
 from falcon.inspect import inspect_routes
@@ -84,6 +85,11 @@ def share(stage: Stage) -> str:
     return posted_to("/shares", {"collection": things.name, "item": "1"})(stage)
 
 
+def translation(stage: Stage) -> str:
+    body = {"language": "en", "key": str(uuid4()), "value": "A"}
+    return posted_to("/translations", body)(stage)
+
+
 CHANGES: dict[str, tuple[Callable[[Stage], str], dict[str, object]]] = {
     "/comments/{key}": (comment, {"comment": "Better."}),
     "/dashboards/{key}": (posted_to("/dashboards", {"name": "a"}), {"name": "b"}),
@@ -96,7 +102,7 @@ CHANGES: dict[str, tuple[Callable[[Stage], str], dict[str, object]]] = {
     "/permissions/{key}": (permission, {"fields": ["id"]}),
     "/presets/{key}": (posted_to("/presets", {"bookmark": "a"}), {"bookmark": "b"}),
     "/translations/{key}": (
-        posted_to("/translations", {"language": "en", "key": "a", "value": "A"}),
+        translation,
         {"value": "B"},
     ),
     "/roles/{key}": (posted_to("/roles", {"name": "a"}), {"name": "b"}),
@@ -129,6 +135,34 @@ def test_a_change_needs_the_version_that_is_there(stage: Stage, route: str) -> N
     assert stage.admin.send("PATCH", path, body, **seen).codes == ["PRECONDITION_FAILED"]
     gone = stage.admin.send("DELETE", path, **seen)
     assert gone.status == 405 or gone.codes == ["PRECONDITION_FAILED"]
+
+
+@pytest.mark.parametrize("kind", ["items", "singleton"])
+def test_a_revert_needs_the_version_that_is_there(stage: Stage, kind: str) -> None:
+    things = table(stage.admin, field("name", "string"), singleton=kind == "singleton")
+    path = things.path
+    if kind == "items":
+        things.add({"name": "a"})
+        path = f"{things.path}/1"
+    assert stage.admin.patch(path, {"name": "b"}).status == 200
+    query = f'/revisions?sort=id&filter={{"collection":{{"_eq":"{things.name}"}}}}'
+    revert = f"/utils/revert/{stage.admin.get(query).data[0]['id']}"
+    seen = {"If-Match": stage.admin.get(path).headers["etag"]}
+    assert stage.admin.patch(path, {"name": "c"}).status == 200
+    assert stage.admin.send("POST", revert, **seen).codes == ["PRECONDITION_FAILED"]
+    seen = {"If-Match": stage.admin.get(path).headers["etag"]}
+    assert stage.admin.send("POST", revert, **seen).status == 200
+
+
+def test_a_move_needs_the_version_of_the_item_that_moves(stage: Stage) -> None:
+    things = table(stage.admin, field("place", "integer"), sort_field="place")
+    things.add({"place": 1}, {"place": 2})
+    seen = {"If-Match": stage.admin.get(f"{things.path}/1").headers["etag"]}
+    move = f"/utils/sort/{things.name}"
+    assert stage.admin.send("POST", move, {"item": 1, "to": 2}, **seen).status == 204
+    again = stage.admin.send("POST", move, {"item": 1, "to": 2}, **seen)
+    assert again.codes == ["PRECONDITION_FAILED"]
+    assert things.column("place", "sort=id") == [2, 1]
 
 
 def test_the_document_of_openapi_describes_each_of_these_changes(stage: Stage) -> None:

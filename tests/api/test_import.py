@@ -30,8 +30,7 @@ def form_of(
         f'Content-Disposition: form-data; name="{name}"; filename="{filename}"\r\nContent-Type: '
         f"{kind}\r\n\r\n"
     )
-    note = b'--edge\r\nContent-Disposition: form-data; name="note"\r\n\r\nhello\r\n'
-    return note + b"--edge\r\n" + head.encode() + body + b"\r\n--edge--\r\n"
+    return b"--edge\r\n" + head.encode() + body + b"\r\n--edge--\r\n"
 
 
 def lines(answer: Answer) -> list[tuple[int, str, object]]:

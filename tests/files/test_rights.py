@@ -263,10 +263,9 @@ def test_every_call_needs_a_right_of_its_own(files: FileService) -> None:
                     "name": "x",
                     "url": "http://127.0.0.1/",
                 }
+                takes_none = method == "SEARCH" or (method == "DELETE" and "{" in path)
                 answer = client.send(
-                    method,
-                    path.format(file=file, folder=folder),
-                    {} if method == "SEARCH" else body,
+                    method, path.format(file=file, folder=folder), {} if takes_none else body
                 )
                 assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), (
                     f"{method} {path}: {answer.text}"

@@ -13,9 +13,18 @@ from falcon.typing import ReadableIO
 
 from cms import jsontext
 from cms.digits import TooManyDigits, too_many_digits
-from cms.errors import Problem, Refused, collect_problems, invalid_payload, invalid_query, no_object
+from cms.errors import (
+    Problem,
+    Refused,
+    collect_problems,
+    invalid_payload,
+    invalid_query,
+    no_object,
+    refuse_unknown_members,
+)
 from cms.files.media_types import without_parameters
 from cms.http.requests.request_body import body_too_large, read_limited
+from cms.openapi.body_members import BODY_MEMBERS
 from cms.processes.memory import note_memory_use
 from cms.store.idempotency import Idempotency
 
@@ -83,7 +92,19 @@ class _HashedBody:
 
 
 def read_json(request: falcon.Request) -> object:
-    """Return the value of a JSON body, None without a body; raises as `JsonHandler` does."""
+    """Return the value of a JSON body, None without a body; raises as `JsonHandler` does.
+
+    Members that the route does not know are refused, where the table of its bodies names them; the
+    bodies of items and structure are checked where they are parsed.
+    """
+    payload = _read_value(request)
+    known = BODY_MEMBERS.get((request.uri_template or "", request.method))
+    if known is not None and isinstance(payload, dict):
+        refuse_unknown_members(payload, sorted(known))
+    return payload
+
+
+def _read_value(request: falcon.Request) -> object:
     # Not by `request.get_media`: that takes a chunked body for an empty one, and refuses other
     # media types before it looks at the size.
     handler = request.options.media_handlers[falcon.MEDIA_JSON]
@@ -108,6 +129,38 @@ def _digits_problem(error: TooManyDigits) -> Problem:
     if path:
         extensions |= {"field": path[0], "path": path}
     return too_many_digits(error, **extensions)
+
+
+def require_no_body(request: falcon.Request) -> None:
+    """Raise `Refused` INVALID_PAYLOAD for a body of a call that takes none.
+
+    An empty object counts as none: many clients send one.
+    """
+    payload = read_json(request)
+    if isinstance(payload, dict):
+        refuse_unknown_members(payload, ())
+    elif payload is not None:
+        raise invalid_payload("The call takes no body")
+
+
+_SELECTING = frozenset({"filter", "search"})
+_COUNTING = frozenset({"limit", "offset", "page", "sort"})
+
+
+def read_selection(request: falcon.Request) -> object:
+    """Return the body of a call that changes or deletes the rows that its body selects.
+
+    Raises `Refused` INVALID_QUERY for parameters that would select rows in a query string, where
+    nobody looks at them.
+    """
+    # The query string of a change shapes its answer.
+    refused = _SELECTING if request.method == "PATCH" else _SELECTING | _COUNTING
+    for parameter in request.params:
+        name = parameter.partition("[")[0]
+        if name in refused:
+            reason = f'"{name}" belongs into "query" of the body'
+            raise invalid_query(reason, parameter=name)
+    return read_json(request)
 
 
 def read_json_object(request: falcon.Request) -> Mapping[str, object]:

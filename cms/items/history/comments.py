@@ -18,6 +18,7 @@ from cms.items.read.reads import parse_key, require_own_user, require_user
 from cms.items.write.transaction.executor import Executor
 from cms.items.write.transaction.named_keys import named_keys, require_selection, selection_of
 from cms.items.write.transaction.preconditions import check_match
+from cms.items.write.writes import WriteTarget
 from cms.query.language.parse import parse_query_string
 from cms.schema.model import Collection
 from cms.schema.system import ACTIVITY
@@ -93,37 +94,35 @@ def _on_stored_items(executor: Executor, texts: Sequence[CommentText]) -> list[C
 def change_comment(
     store: Store,
     identity: Identity,
-    query_string: str,
+    target: WriteTarget,
     *,
     key: str,
     payload: Mapping[str, object],
-    if_match: str | None = None,
 ) -> bytes | None:
     """Give a comment another text; only its author and administrators may."""
     require_user(identity)
     text = parse_change(payload)
-    work = partial(_change_one, query_string=query_string, key=key, text=text, if_match=if_match)
-    return _run(store, identity, work)
+    work = partial(_change_one, target=target, key=key, text=text)
+    return _run(store, identity, work, idempotency=target.idempotency)
 
 
-def _change_one(
-    executor: Executor, *, query_string: str, key: str, text: str, if_match: str | None
-) -> bytes | None:
+def _change_one(executor: Executor, *, target: WriteTarget, key: str, text: str) -> bytes | None:
     key = parse_key(_activity(executor), key)
-    own = _lock_own(executor, [key], if_match=if_match)
+    own = _lock_own(executor, [key], if_match=target.if_match)
     _write_texts(executor, own, {key: text})
-    return _answer(executor, query_string, [key], single=True)
+    return _answer(executor, target.query_string, [key], single=True)
 
 
 def change_comments(
-    store: Store, identity: Identity, query_string: str, payload: object
+    store: Store, identity: Identity, target: WriteTarget, payload: object
 ) -> bytes | None:
     """Change comments by an array of objects with their keys, or by `data` with `keys` or `query`.
 
     One comment that the caller may not change refuses them all.
     """
     require_user(identity)
-    return _run(store, identity, partial(_change_many, query_string=query_string, payload=payload))
+    work = partial(_change_many, query_string=target.query_string, payload=payload)
+    return _run(store, identity, work, idempotency=target.idempotency)
 
 
 def _change_many(executor: Executor, *, query_string: str, payload: object) -> bytes | None:
@@ -163,25 +162,25 @@ def _write_texts(
 # Deletions
 
 
-def delete_comment(
-    store: Store, identity: Identity, *, key: str, if_match: str | None = None
-) -> None:
+def delete_comment(store: Store, identity: Identity, target: WriteTarget, *, key: str) -> None:
     """Delete a comment; only its author and administrators may."""
     require_user(identity)
-    _run(store, identity, partial(_delete_one, key=key, if_match=if_match))
+    work = partial(_delete_one, key=key, if_match=target.if_match)
+    _run(store, identity, work, idempotency=target.idempotency)
 
 
 def _delete_one(executor: Executor, *, key: str, if_match: str | None) -> None:
     _delete(executor, [parse_key(_activity(executor), key)], if_match=if_match)
 
 
-def delete_comments(store: Store, identity: Identity, payload: object) -> None:
+def delete_comments(store: Store, identity: Identity, target: WriteTarget, payload: object) -> None:
     """Delete comments by an array of keys, by `keys`, or by `query`.
 
     One comment that the caller may not delete refuses them all.
     """
     require_user(identity)
-    _run(store, identity, partial(_delete_many, payload=payload))
+    work = partial(_delete_many, payload=payload)
+    _run(store, identity, work, idempotency=target.idempotency)
 
 
 def _delete_many(executor: Executor, *, payload: object) -> None:

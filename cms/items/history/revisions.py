@@ -20,7 +20,6 @@ from cms.schema.model import Collection, Field
 from cms.schema.system import REVISIONS
 from cms.store.context import RequestContext
 from cms.store.fetching import fetch_current, fetch_fragment
-from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
 
@@ -62,24 +61,19 @@ def read_revision(
 
 
 def revert(
-    store: Store,
-    identity: Identity,
-    query_string: str,
-    *,
-    revision: str,
-    idempotency: Idempotency | None = None,
+    store: Store, identity: Identity, target: writes.WriteTarget, *, revision: str
 ) -> bytes | None:
     """Give an item back the values of a revision, and return it.
+
+    The collection of `target` is the one that names the revision, as its item is not known before.
 
     Secrets stay as they are, and so do fields that the service or the database fills. Raises
     `Refused` NOT_FOUND for an unknown revision and for an item that is gone.
     """
     # On the primary: a replica may not have the revision yet.
     former = store.run_primary_read(identity, partial(_former_item, store, revision))
-    target = writes.WriteTarget(former.collection.name, query_string)
-    return writes.restore(
-        store, identity, target, key=former.key, payload=former.payload, idempotency=idempotency
-    )
+    target = target._replace(collection=former.collection.name)
+    return writes.restore(store, identity, target, key=former.key, payload=former.payload)
 
 
 def _narrowed_to_item(

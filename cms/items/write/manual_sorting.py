@@ -18,11 +18,12 @@ from cms.items.read.reads import parse_key
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.transaction.event_runs import json_keys, queue_event_runs
 from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.preconditions import check_match
+from cms.items.write.writes import WriteTarget
 from cms.query.sql import locks, sorting
 from cms.query.sql.arguments import AUTHOR_TYPES
 from cms.schema.model import Collection, Field
 from cms.store.context import RequestContext
-from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
 
@@ -42,33 +43,29 @@ class _Positions(NamedTuple):
 
 
 def move_item(
-    store: Store,
-    identity: Identity,
-    name: str,
-    payload: Mapping[str, object],
-    *,
-    idempotency: Idempotency | None = None,
+    store: Store, identity: Identity, target: WriteTarget, payload: Mapping[str, object]
 ) -> None:
     """Move `item` to the position of `to`; the items between them move by one.
 
     The caller needs the permission to change the sort field of `item` and `to`, but not of the
     items between them. Raises `Refused`: INVALID_PAYLOAD for a collection without a sort field of
-    whole numbers, NOT_FOUND for an item that does not exist.
+    whole numbers, NOT_FOUND for an item that does not exist, PRECONDITION_FAILED for an `item` that
+    has changed since.
     """
-    work = partial(_move_authorized, store, identity, name, payload)
-    store.run_in_transaction(identity, work, idempotency=idempotency)
+    work = partial(_move_authorized, store, identity, target, payload)
+    store.run_in_transaction(identity, work, idempotency=target.idempotency)
 
 
 def _move_authorized(
     store: Store,
     identity: Identity,
-    name: str,
+    target: WriteTarget,
     payload: Mapping[str, object],
     transaction: Transaction,
     context: RequestContext,
 ) -> None:
     collection = writable_collection(
-        name,
+        target.collection,
         catalogue=context.snapshot.catalogue,
         policy=context.actor.policy,
         actions=("update",),
@@ -80,12 +77,16 @@ def _move_authorized(
     keys = _parse_keys(collection, payload)
     authorizer = WriteAuthorizer(store, context)
     authorizer.authorize_column(collection, keys, sort_field.name, transaction.execute)
+    # One item moves at a time in a collection: the positions stay as they are read here. It is the
+    # lock by which singletons are written, which have no order to change.
+    transaction.run(locks.lock_singleton(collection))
+    executor = Executor(store, context, transaction, identity.client)
+    check_match(executor, collection, key=keys.item, if_match=target.if_match)
     author_values = identity.client.author(context.actor.user)
     author_params = map(param, author_values, AUTHOR_TYPES)
     _move(transaction, collection, sort_field, keys, author=commas(author_params))
-    moved, target = json_keys(collection, keys)
-    event_data = {"payload": {"item": moved, "to": target}, "keys": [moved]}
-    executor = Executor(store, context, transaction, identity.client)
+    moved, other = json_keys(collection, keys)
+    event_data = {"payload": {"item": moved, "to": other}, "keys": [moved]}
     queue_event_runs(executor, collection, verb="sort", data=event_data)
 
 
@@ -124,9 +125,6 @@ def _move(
     author: Fragment,
 ) -> None:
     """Move an item; all items are numbered first if some share a position or have none."""
-    # One item moves at a time in a collection: the positions stay as they are read here. It is the
-    # lock by which singletons are written, which have no order to change.
-    transaction.run(locks.lock_singleton(collection))
     positions = _positions(transaction, collection, sort_field, keys)
     if _is_ambiguous(transaction, collection, sort_field, positions):
         # With equal positions there is no "between": all items get positions of their own first.

@@ -56,10 +56,15 @@ T = TypeVar("T")
 
 
 class WriteTarget(NamedTuple):
-    """The collection that is written, and the query string, which shapes the answer."""
+    """The collection that is written, and the query string, which shapes the answer.
+
+    `if_match` and `idempotency` are the conditions of the call.
+    """
 
     collection: str
     query_string: str = ""
+    if_match: str | None = None
+    idempotency: Idempotency | None = None
 
 
 class WriteOperation(NamedTuple, Generic[T]):
@@ -82,12 +87,10 @@ def create(
     identity: Identity,
     target: WriteTarget,
     payload: object,
-    *,
-    idempotency: Idempotency | None = None,
 ) -> bytes | None:
     """Create one item, or several of an array, and answer them as the query string asks."""
     operation = WriteOperation(CREATE, partial(_plan_create, payload=payload))
-    return _run(store, identity, target, operation, idempotency=idempotency)
+    return _run(store, identity, target, operation)
 
 
 def _plan_create(call: WriteCall, *, payload: object) -> WritePlan[bytes | None]:
@@ -106,10 +109,9 @@ def update_one(
     *,
     key: str,
     payload: object,
-    if_match: str | None = None,
 ) -> bytes | None:
     """Change one item; raises `Refused` NOT_FOUND when there is none for this caller."""
-    plan = partial(_plan_update_one, key=key, payload=payload, if_match=if_match)
+    plan = partial(_plan_update_one, key=key, payload=payload, if_match=target.if_match)
     return _run(store, identity, target, WriteOperation(CHANGE, plan, payload))
 
 
@@ -130,17 +132,11 @@ def _plan_conditional_update(
 
 
 def update_me(
-    store: Store,
-    identity: Identity,
-    query_string: str,
-    *,
-    payload: object,
-    if_match: str | None = None,
+    store: Store, identity: Identity, target: WriteTarget, *, payload: object
 ) -> bytes | None:
     """Change the caller's own user; raises `Refused` INVALID_CREDENTIALS without credentials."""
     require_user(identity)
-    plan = partial(_plan_update_me, payload=payload, if_match=if_match)
-    target = WriteTarget(USERS, query_string)
+    plan = partial(_plan_update_me, payload=payload, if_match=target.if_match)
     return _run(store, identity, target, WriteOperation(CHANGE, plan, payload))
 
 
@@ -160,20 +156,21 @@ def restore(
     *,
     key: str,
     payload: object,
-    idempotency: Idempotency | None = None,
 ) -> bytes | None:
     """Give an item the values of one of its revisions; the history records a revert."""
-    plan = partial(_plan_restore, key=key, payload=payload)
+    plan = partial(_plan_restore, key=key, payload=payload, if_match=target.if_match)
     operation = WriteOperation(RESTORE, plan, payload)
-    return _run(store, identity, target, operation, idempotency=idempotency)
+    return _run(store, identity, target, operation)
 
 
-def _plan_restore(call: WriteCall, *, key: str, payload: object) -> WritePlan[bytes | None]:
+def _plan_restore(
+    call: WriteCall, *, key: str, payload: object, if_match: str | None
+) -> WritePlan[bytes | None]:
     key = parse_key(call.collection, key)
     # A singleton has a plan of its own, with the lock under which it gets its one row.
     if call.collection.is_singleton:
-        return _body_plan(call, plan_singleton(call, payload), single=True)
-    return _body_plan(call, plan_update(call, key, payload), single=True)
+        return _plan_singleton(call, payload, if_match=if_match)
+    return _plan_conditional_update(call, key=key, payload=payload, if_match=if_match)
 
 
 def update_many(
@@ -181,15 +178,13 @@ def update_many(
     identity: Identity,
     target: WriteTarget,
     payload: object,
-    *,
-    if_match: str | None = None,
 ) -> bytes | None:
     """Change items by an array of objects with their keys, or by `data` with `keys` or `query`.
 
     On a singleton the payload is the item itself, which is created if there is none. `if_match` is
     compared for singletons only: several items have no common version.
     """
-    plan = partial(_plan_update_many, payload=payload, if_match=if_match)
+    plan = partial(_plan_update_many, payload=payload, if_match=target.if_match)
     return _run(store, identity, target, WriteOperation(PUT, plan, payload))
 
 
@@ -198,10 +193,7 @@ def _plan_update_many(
 ) -> WritePlan[bytes | None]:
     if call.collection.is_singleton:
         # The payload is the item itself, whatever names its fields have: `data` may be one of them.
-        plan: WritePlan[WrittenItems] = plan_singleton(call, payload)
-        if if_match is not None:
-            plan = with_singleton_precondition(call, plan, if_match=if_match)
-        return _body_plan(call, plan, single=True)
+        return _plan_singleton(call, payload, if_match=if_match)
     if isinstance(payload, list):
         return _body_plan(call, plan_update_each(call, payload), single=False)
     if not isinstance(payload, Mapping) or "data" not in payload:
@@ -212,15 +204,22 @@ def _plan_update_many(
     return _body_plan(call, plan_update_many(call, selection), single=False)
 
 
+def _plan_singleton(
+    call: WriteCall, payload: object, *, if_match: str | None
+) -> WritePlan[bytes | None]:
+    plan: WritePlan[WrittenItems] = plan_singleton(call, payload)
+    if if_match is not None:
+        plan = with_singleton_precondition(call, plan, if_match=if_match)
+    return _body_plan(call, plan, single=True)
+
+
 # Delete
 
 
-def delete_one(
-    store: Store, identity: Identity, collection: str, *, key: str, if_match: str | None = None
-) -> None:
+def delete_one(store: Store, identity: Identity, target: WriteTarget, *, key: str) -> None:
     """Delete one item."""
-    plan = partial(_plan_delete_one, key=key, if_match=if_match)
-    _run(store, identity, WriteTarget(collection), WriteOperation(DELETE, plan))
+    plan = partial(_plan_delete_one, key=key, if_match=target.if_match)
+    _run(store, identity, target, WriteOperation(DELETE, plan))
 
 
 def _plan_delete_one(call: WriteCall, *, key: str, if_match: str | None) -> WritePlan[object]:
@@ -228,10 +227,10 @@ def _plan_delete_one(call: WriteCall, *, key: str, if_match: str | None) -> Writ
     return with_item_precondition(call, plan_delete(call, key), key=key, if_match=if_match)
 
 
-def delete_many(store: Store, identity: Identity, collection: str, payload: object) -> None:
+def delete_many(store: Store, identity: Identity, target: WriteTarget, payload: object) -> None:
     """Delete items by an array of keys, by `keys`, or by `query`."""
     operation = WriteOperation(DELETE, partial(_plan_delete_many, payload=payload))
-    _run(store, identity, WriteTarget(collection), operation)
+    _run(store, identity, target, operation)
 
 
 def _plan_delete_many(call: WriteCall, *, payload: object) -> WritePlan[object]:
@@ -246,13 +245,11 @@ def _run(
     identity: Identity,
     target: WriteTarget,
     operation: WriteOperation[T],
-    *,
-    idempotency: Idempotency | None = None,
 ) -> T:
     return store.run_write(
         identity,
         partial(_plan, store, identity, target, operation),
-        idempotency=idempotency,
+        idempotency=target.idempotency,
         changes_rights=_changes_rights(target.collection, operation),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cms.errors import Problem, abbreviated, combined, invalid_payload
+from cms.errors import Problem, abbreviated, combined, invalid_payload, refuse_unknown_members
 from cms.items.read.prepare import RowTest, narrowed
 from cms.items.read.reads import parse_key
 from cms.items.write.transaction.executor import Executor
@@ -40,17 +40,9 @@ def named_keys(
 def require_selection(payload: Mapping[str, object], *others: str) -> Mapping[str, object]:
     """Return a payload with `keys` or `query`, and at most these other members.
 
-    Raises `Refused` INVALID_PAYLOAD: a filter beside the query would be ignored, and the query
-    would select every item.
+    Raises `Refused` INVALID_PAYLOAD.
     """
-    problems: list[Problem] = []
-    known = ("keys", "query", *others)
-    for name in payload:
-        if name not in known:
-            reason = f'The body does not take "{name}"; there are {", ".join(known)}'
-            problems += invalid_payload(reason, field=name).problems
-    if problems:
-        raise combined(problems)
+    refuse_unknown_members(payload, ("keys", "query", *others))
     return payload
 
 
