@@ -74,7 +74,7 @@ class Text:
 
         Raises `RenderedTooLarge`.
         """
-        texts = []
+        texts: list[str] = []
         room = MAX_RENDERED_SIZE
         for part in self.parts:
             if isinstance(part, Lookup):
