@@ -14,6 +14,38 @@ NO_ADDRESS = "it is not an e-mail address"
 _ADDRESS = re.compile(rf"[^{_FORBIDDEN}]{{1,64}}@[^{_FORBIDDEN}]{{1,255}}")
 
 
+# A name before the address; (?s) lets it have line breaks, which are removed from headers.
+_NAME_AND_ADDRESS = re.compile(r"(?s)(.*)<([^<>]*)>\s*")
+# A comma inside of quotes is a part of a name.
+_PIECE = re.compile(r'"[^"]*"|[^,"]+|"|,')
+
+
+class Recipient(NamedTuple):
+    """The address of a mail, and the name before it; an empty one where there is none."""
+
+    name: str
+    address: str
+
+
+def split_recipients(text: str) -> list[str]:
+    """Return the parts of a text with commas between recipients."""
+    recipients = [""]
+    for piece in _PIECE.findall(text):
+        if piece == ",":
+            recipients.append("")
+        else:
+            recipients[-1] += piece
+    return recipients
+
+
+def split_recipient(text: str) -> Recipient:
+    """Return the parts of `address` or `Name <address>`, unchecked."""
+    match = _NAME_AND_ADDRESS.fullmatch(text)
+    if match is None:
+        return Recipient("", text.strip())
+    return Recipient(match[1].strip().strip('"'), match[2].strip())
+
+
 class AddressParts(NamedTuple):
     """The parts of an address before and after the @; the domain is in ASCII."""
 

@@ -15,13 +15,19 @@ class OptionError(ValueError):
         self.path = path
 
 
+class IncompleteOption(OptionError):
+    """Something is not there yet: it is needed only where the options are used."""
+
+
 OptionCheck = Callable[[object], None]
 """Checks the value of an option; raises `OptionError`, with a path inside the value."""
 
 
 def text(value: object) -> None:
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str):
         raise OptionError("it is a text")
+    if not value.strip():
+        raise IncompleteOption("it is a text")
 
 
 def boolean(value: object) -> None:

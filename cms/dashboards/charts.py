@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
+from cms.dashboards.definition.panel_queries import chart_function
 from cms.dashboards.panels import Data, Panel
 from cms.dashboards.pictures import (
     FONT,
@@ -58,9 +59,12 @@ def _labelled_values(panel: Panel, data: Data) -> Iterator[tuple[str, object]]:
         for point in points:
             yield _date_text(point["date"], panel), point["value"]
     else:
-        # {"x": "red", "y": 3}
+        # {"x": "red", "y": 3}, and maybe {"group": "large"}
         for point in points:
-            yield value_text(point["x"]), point["y"]
+            label = value_text(point["x"])
+            if "group" in point:
+                label += f", {value_text(point['group'])}"
+            yield label, point["y"]
 
 
 @cache
@@ -134,7 +138,7 @@ def _chart_style(theme: Theme) -> object:
 def _axis_name(panel: Panel) -> str:
     options = panel.options
     field = options.get("valueField") or options.get("yAxis")
-    function = options.get("function") or "count"
+    function = chart_function(options)
     if not field:
         return cut(function)
     return cut(f"{function} of {field}")

@@ -17,7 +17,7 @@ from cms.flows.definition.templates import (
 )
 from cms.flows.operations import OPERATIONS
 from cms.flows.program import FlowStep, Program
-from cms.flows.run import ProcessBusy, Rejected, Run
+from cms.flows.run import ProcessBusy, Rejected, Run, Unmet
 from cms.jsontext import TooDeep
 from cms.processes.wait_slots import NoFreeSlot
 
@@ -76,6 +76,10 @@ def run_program(program: Program, run: Run) -> Outcome:
         rejected = _run_step(step, run, logs)
         following = step.reject if rejected else step.resolve
         # A run of a busy process ends at once: the operation after its `reject` might wait as well.
+        if isinstance(rejected, Unmet) and following is None and run.may_stop:
+            # What the condition compares is for the log of the run, and not for a caller.
+            run.values["$last"] = None
+            return Outcome(run.values, tuple(logs))
         if rejected and (following is None or isinstance(rejected, ProcessBusy)):
             return Outcome(run.values, tuple(logs), rejected, step.key)
     return Outcome(run.values, tuple(logs))

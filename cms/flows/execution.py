@@ -131,6 +131,7 @@ def execute(
         limits=context.limits,
         # Runs inside of a run share its secrets: the logs of all mask a secret that one has found.
         secrets=context.secrets or Secrets(_concealed_names(context.snapshot)),
+        may_stop=program.definition.may_stop if context.may_stop is None else context.may_stop,
     )
     # Values of the environment are secrets wherever they appear.
     for variable in services.config.flows_env.values():

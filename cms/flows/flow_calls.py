@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, cast
 
 from cachebox import LRUCache
 
@@ -24,7 +25,13 @@ from cms.items.read.reads import fetch_item, fetch_items, keyed, parse_key
 from cms.jsontext import TooDeep
 from cms.schema.system import FLOWS, is_system
 from cms.store.context import RequestContext
-from cms.store.idempotency import Idempotency
+from cms.store.idempotency import (
+    Idempotency,
+    StoredAnswer,
+    claim_key,
+    release_key,
+    store_answer,
+)
 from cms.store.identity import Identity
 from cms.store.snapshot import Snapshot
 
@@ -34,6 +41,10 @@ MAX_CACHED_ANSWER = 2**20
 """Bytes of an answer that is kept."""
 _OVERHEAD = 2**12
 """Bytes that the key of an answer takes, nearly; headers are part of it."""
+CLAIM_MARGIN_SECONDS = 60.0
+"""How long the last operation of a run may take after its time is over."""
+PENDING_SECONDS = 0.05
+"""How often a call looks for the answer of the same call that is under way."""
 MAX_KEYS = 10_000
 """Items that one call may name for a flow that users start by hand."""
 
@@ -98,8 +109,13 @@ class FlowCalls:
         Raises `Refused`: FORBIDDEN without any right on flows, NOT_FOUND for a flow that is hidden
         or that no call runs, METHOD_NOT_ALLOWED, INVALID_PAYLOAD for values that are nested too
         deeply or a return that is too large, and what a rejected flow answers.
+
+        With `request.idempotency` a call that was answered before gets the same answer.
         """
         try:
+            stored = self.services.store.stored_answer(identity, request.idempotency)
+            if stored and not stored.is_pending:
+                return cast(bytes | None, stored.answer)
             return self._trigger(identity, key, request)
         except TooDeep:
             reason = "what is sent, or what the flow returns, is nested too deeply"
@@ -116,6 +132,8 @@ class FlowCalls:
         if options.get("async"):
             self._queue(identity, flow, request.idempotency)
             return None
+        if request.idempotency is not None:
+            return self._run_once(identity, flow, request.idempotency)
         # Only requests without a body are cached: otherwise the key would have to hold the body.
         if not (options.get("cacheEnabled") and request.method == "GET"):
             return self._run(identity, flow)
@@ -149,6 +167,34 @@ class FlowCalls:
             queue_runs(transaction.execute, flow.program.flow, [flow.cause])
 
         store.run_in_transaction(identity, queue, idempotency=idempotency)
+
+    def _run_once(
+        self, identity: Identity, flow: _CallableFlow, idempotency: Idempotency
+    ) -> bytes | None:
+        """Run a flow whose operations are transactions of their own, or return its answer."""
+        stored = self._claim(identity, idempotency)
+        if stored:
+            return cast(bytes | None, stored.answer)
+        fetch = self.services.store.database.fetch_primary
+        try:
+            body = self._run(identity, flow)
+        except Exception:
+            release_key(fetch, identity.name, idempotency)
+            raise
+        store_answer(fetch, identity.name, idempotency, body)
+        return body
+
+    def _claim(self, identity: Identity, idempotency: Idempotency) -> StoredAnswer | None:
+        """Claim the key of a call; return the answer of the same call, once it has ended."""
+        # Longer than a run lasts: only the claim of a process that was killed ends by itself.
+        seconds = self.services.config.flows_sync_timeout.total_seconds() + CLAIM_MARGIN_SECONDS
+        fetch = self.services.store.database.fetch_primary
+        claim = partial(claim_key, fetch, identity.name, idempotency, seconds)
+        stored = claim()
+        while stored and stored.is_pending:
+            time.sleep(PENDING_SECONDS)
+            stored = claim()
+        return stored
 
     def _run(self, identity: Identity, flow: _CallableFlow) -> bytes:
         limits = RunLimits.for_caller(self.services.config.flows_sync_timeout)

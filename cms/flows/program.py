@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from cms.flows.definition.templates import (
     parse_template,
 )
 
+_BEGINNING = re.compile(r"[.\[]")
 _TYPES_THAT_SEE_ALL = frozenset({"condition", "exec", "trigger"})
 """Operations that look at the values of the run without templates."""
 
@@ -27,7 +29,7 @@ _TYPES_THAT_SEE_ALL = frozenset({"condition", "exec", "trigger"})
 class FlowStep(NamedTuple):
     """One operation, and the ids of those that follow it.
 
-    Options that hold no template are `is_constant`: they have been checked when they were saved.
+    Options that hold no template are `is_constant`, unless something is wrong with them.
     """
 
     id: str
@@ -112,7 +114,7 @@ def _returns(flow: FlowDefinition) -> str | Template:
     # A path may stand without braces where it begins with something of the run.
     if isinstance(value, str) and not value.isspace():
         path = key_by_id.get(value, value)
-        beginning = path.partition(".")[0]
+        beginning = _BEGINNING.split(path, maxsplit=1)[0]
         # `$last.id`, or `read_user.name` with the key of an operation; any other text is returned
         # itself.
         if path.startswith("$") or beginning in key_by_id.values():
@@ -130,16 +132,18 @@ def _path(path: str) -> Template:
 
 def _step(operation: FlowOperation) -> FlowStep:
     entries = []
-    is_constant = True
+    options_of_type = OPERATION_TYPES[operation.type]
+    # An inactive flow may lack some, and `cms flows run` runs it.
+    is_constant = not any(options_of_type.errors(operation.options))
     for name, value in (operation.options or {}).items():
-        option = OPERATION_TYPES[operation.type].options[name]
+        option = options_of_type.options.get(name)
+        if option is None:
+            continue
         # Null counts as not given, so that null in a run can only be a template that leads
         # nowhere. Only an option that takes any JSON may be null itself.
         if value is None and option.check is not any_json:
             continue
-        template: Template = FixedValue(value)
-        if option.takes_templates:
-            template = parse_template(value)
+        template = option.template(value)
         entries.append((FixedValue(name), template))
         is_constant = is_constant and isinstance(template, FixedValue)
     options = Object(tuple(entries))

@@ -44,6 +44,10 @@ class Rejected(Exception):
         return cls({"message": reason}, reason=reason)
 
 
+class Unmet(Rejected):
+    """A condition that does not hold."""
+
+
 class ProcessBusy(Rejected):
     """Too many operations of the process wait already: the run ends, in spite of any `reject`."""
 
@@ -90,12 +94,14 @@ class RunContext(NamedTuple):
     """The context of a run, and of the runs inside it.
 
     Flows that operations run are those of the snapshot. `transaction` is that of a filter flow.
+    `may_stop` is that of the run which this one is a part of, if any.
     """
 
     snapshot: Snapshot
     limits: RunLimits
     transaction: OpenTransaction | None = None
     secrets: Secrets | None = None
+    may_stop: bool | None = None
 
 
 @dataclass(slots=True)
@@ -126,6 +132,8 @@ class Run:
     limits: RunLimits = field(default_factory=RunLimits)
     secrets: Secrets = field(default_factory=Secrets)
     """The secrets that the logs of the run, and of the runs inside it, mask."""
+    may_stop: bool = False
+    """Whether a condition that does not hold ends the run without a rejection."""
 
     def log(self, line: str) -> None:
         """Add a line to the log of the step that runs."""

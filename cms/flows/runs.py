@@ -21,6 +21,7 @@ from cms.jobs.housekeeping import WORKER_TIMEOUT_SECONDS
 from cms.jobs.task import defer
 from cms.schema.system import FLOW_RUNS
 from cms.store.context import RequestContext
+from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.snapshot import Snapshot
 from cms.store.store import Store, require_admin
@@ -75,9 +76,11 @@ def queue_runs(fetch: Fetch, flow: str, causes: Sequence[Cause]) -> list[str]:
     return single_values(fetch(statement("queue_runs"), values))
 
 
-def retry_run(store: Store, identity: Identity, key: str) -> None:
+def retry_run(
+    store: Store, identity: Identity, key: str, idempotency: Idempotency | None = None
+) -> None:
     """Queue a run again that was rejected or has failed, as an administrator."""
-    store.run_in_transaction(identity, partial(_retry_run, key))
+    store.run_in_transaction(identity, partial(_retry_run, key), idempotency=idempotency)
 
 
 def _retry_run(key: str, transaction: Transaction, context: RequestContext) -> None:

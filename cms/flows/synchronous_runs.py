@@ -77,7 +77,7 @@ def run_inner_flow(run: Run, flow: str, payload: object) -> object:
     accountability: Any = run.values["$accountability"]
     # One level deeper: the number of levels has a limit, for flows that trigger each other.
     cause = Cause("operation", payload, accountability, run.depth + 1)
-    context = RunContext(snapshot, run.limits, run.transaction, run.secrets)
+    context = RunContext(snapshot, run.limits, run.transaction, run.secrets, may_stop=run.may_stop)
     execution = run_now(run.services, program, cause, context=context, identity=run.identity)
     rejected = execution.outcome.rejected
     # Raised as it is, so that the whole run ends: the runs that wait for it hold slots, too.

@@ -32,7 +32,7 @@ class TriggerResource:
             request.query_string,
             request.params,
             body,
-            idempotency_key_of(request) if method == "POST" else None,
+            None if method in ("GET", "HEAD") else idempotency_key_of(request),
         )
         send_written(response, self._calls.trigger(request.context.identity, key, call))
 
@@ -65,7 +65,9 @@ class RetryResource:
         self._store = store
 
     def on_post(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        retry_run(self._store, request.context.identity, key)
+        # A key is compared with the body, too, which may be empty only.
+        read_json(request)
+        retry_run(self._store, request.context.identity, key, idempotency_key_of(request))
         response.status = falcon.HTTP_204
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from email.headerregistry import Address
 
-from cms.emails import split_address
+from cms.emails import split_address, split_recipient
 
-# `"Shop, Inc." <shop@example.com>`; (?s) lets the name have line breaks, which `one_line` removes.
-_NAME_AND_ADDRESS = re.compile(r"(?s)(.*)<([^<>]*)>\s*")
 # C0 and C1 controls and every blank, runs of them at once.
 _CONTROLS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
@@ -23,12 +21,9 @@ def sender(text: str, *, default_name: str) -> Address:
 
     `default_name` is the sender's name where EMAIL_FROM has none.
     """
-    match = _NAME_AND_ADDRESS.fullmatch(text)
-    if match is None:
-        return parse_address(text, name=default_name)
+    recipient = split_recipient(text)
     # `Address` quotes a name again where that is necessary.
-    name = match[1].strip().strip('"')
-    return parse_address(match[2], name=name or default_name)
+    return parse_address(recipient.address, name=recipient.name or default_name)
 
 
 def address_spec(address: Address) -> str:

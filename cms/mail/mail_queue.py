@@ -29,7 +29,7 @@ class Mail:
 
     `template` names files (docs/mail.md) that are filled with `data`, JSON values. The template
     `generic` shows `body`, whose format is `kind`. It needs a `subject`; other templates have their
-    own.
+    own. `names` are those of recipients, by their addresses.
     """
 
     to: Sequence[str]
@@ -41,6 +41,7 @@ class Mail:
     cc: Sequence[str] = ()
     bcc: Sequence[str] = ()
     reply_to: Sequence[str] = ()
+    names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def recipients(self) -> list[str]:
@@ -93,6 +94,7 @@ def to_payload(mail: Mail) -> dict[str, object]:
         "cc": list(mail.cc),
         "bcc": list(mail.bcc),
         "reply_to": list(mail.reply_to),
+        "names": dict(mail.names),
     }
 
 

@@ -36,7 +36,7 @@ def send(job: Job, config: Config, database: Database) -> None:
     try:
         author = sender(config.email_from, default_name=name)
         message = compose(mail, texts, author=author, mail_id=mail_id)
-        recipients = [address_spec(address) for address in _parse_all(mail.recipients)]
+        recipients = [address_spec(address) for address in _parse_all(mail, mail.recipients)]
     except ValueError as error:
         raise PermanentError(f"The mail has an address that cannot be used: {error}") from None
     deliver(message, config, sender=address_spec(author), recipients=recipients)
@@ -63,7 +63,7 @@ def compose(mail: Mail, texts: RenderedMail, *, author: Address, mail_id: str) -
     addresses_by_header = {"To": mail.to, "Cc": mail.cc, "Reply-To": mail.reply_to}
     for header, addresses in addresses_by_header.items():
         if addresses:
-            message[header] = _parse_all(addresses)
+            message[header] = _parse_all(mail, addresses)
     message["Subject"] = one_line(texts.subject)
     message["Date"] = datetime.now(UTC)
     # The same at each attempt, so that mail programs recognise a duplicate.
@@ -77,5 +77,5 @@ def compose(mail: Mail, texts: RenderedMail, *, author: Address, mail_id: str) -
     return message
 
 
-def _parse_all(addresses: Sequence[str]) -> list[Address]:
-    return [parse_address(address) for address in addresses]
+def _parse_all(mail: Mail, addresses: Sequence[str]) -> list[Address]:
+    return [parse_address(text, name=mail.names.get(text, "")) for text in addresses]

@@ -126,7 +126,7 @@ _TRIGGERED = (
 
 def _trigger(method: str) -> Operation:
     body = None if method == "GET" else Body({JSON: {}}, is_required=False)
-    parameters = ("Idempotency-Key",) if method == "POST" else ()
+    parameters = () if method == "GET" else ("Idempotency-Key",)
     return Operation(
         summary=f"Run a flow with {method}",
         answers=_TRIGGERED,
@@ -151,7 +151,11 @@ CONTENT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             method.lower(): _trigger(method) for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
         },
         "/flows/runs/{key}/retry": {
-            "post": write("Run a failed run again", need=Need(FLOW_RUNS, "read"))
+            "post": write(
+                "Run a failed run again",
+                parameters=("Idempotency-Key",),
+                need=Need(FLOW_RUNS, "read"),
+            )
         },
         "/dashboards/{key}/data": {
             "get": read("Read what the panels of a dashboard show", data({}))

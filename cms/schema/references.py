@@ -53,6 +53,11 @@ def target_of(name: FieldName, collection: str | None, catalogue: Catalogue) -> 
     return name.target or _target(catalogue, collection, name.field)
 
 
+def target_of_field(field: str, collection: str | None, catalogue: Catalogue) -> str | None:
+    """Return the collection that a field leads to, as its name is written, if any."""
+    return target_of(parse_name(field), collection, catalogue)
+
+
 FollowChange = Callable[[object, str | None, FieldChange], object]
 """Returns a stored value about a collection as it is after a change."""
 

@@ -87,7 +87,9 @@ def _renamed_in_meta(
     for reference in STORED_REFERENCES:
         if reference.table == _REFERENCES.get(section):
             key = reference.column
-            result[key] = reference.apply_change(meta[key], collection, change)
+            field = record.get("field")
+            described_field = field if isinstance(field, str) else None
+            result[key] = reference.applied(meta[key], collection, described_field, change)
     # The list at the other side of a relation is a field there.
     if section == RELATIONS and change.concerns(
         str(record["related_collection"]), str(meta["one_field"])

@@ -31,6 +31,11 @@ SELECT
 FROM system_flows AS flows
 WHERE flows.id = ANY ($1::uuid[]);
 
+-- name: find_flow_ids
+-- The ids of all flows.
+SELECT id::text
+FROM system_flows;
+
 -- name: find_flows_of_operations
 -- The flows that operations belong to, and those that lead to one of them: the flow that an operation has left, too.
 SELECT flow::text

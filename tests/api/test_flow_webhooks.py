@@ -287,7 +287,7 @@ def inner_flow(admin: Client) -> str:
         ({"payload": [1, 2]}, [[1, 1], [2, 2]]),
         (
             {"payload": [1, 2, 3], "iterationMode": "batch", "batchSize": 2},
-            [[[1, 2]] * 2, [[3]] * 2],
+            [[1, 1], [2, 2], [3, 3]],
         ),
         ({"payload": [], "iterationMode": "serial"}, []),
     ],

@@ -12,7 +12,7 @@ import pytest
 from falcon.inspect import inspect_routes
 
 from cms.config import Config
-from tests.active_flows import make_flow
+from tests.active_flows import make_flow, runs, step
 from tests.api.described_calls import parameters_of, require_described_body
 from tests.api.test_tfa import SECRET, code
 from tests.client import Answer, Client
@@ -28,7 +28,6 @@ WITHOUT = {
     "/users/me/tfa/generate": "it changes nothing",
     "/utils/hash/generate": "it changes nothing",
     "/utils/hash/verify": "it changes nothing",
-    "/flows/runs/{key}/retry": "a run that is queued is not queued again",
 }
 """Routes that take no key, and why; those under /auth besides."""
 
@@ -139,8 +138,16 @@ def operation(setup: RouteSetup) -> Example:
 
 
 def webhook(setup: RouteSetup) -> Example:
-    flow = make_flow(setup.admin, "webhook", {"method": "POST", "async": True}, [])
+    flow = make_flow(setup.admin, "webhook", {"method": "POST"}, [])
     return Example(f"/flows/trigger/{flow}", ["any JSON"])
+
+
+def retry(setup: RouteSetup) -> Example:
+    stop = step("stop", "throw-error", {"message": "No."})
+    flow = make_flow(setup.admin, "webhook", {"method": "POST"}, [stop])
+    assert setup.admin.post(f"/flows/trigger/{flow}").status == 422
+    (run,) = runs(setup.admin, flow)
+    return Example(f"/flows/runs/{run['id']}/retry")
 
 
 def notification(setup: RouteSetup) -> Example:
@@ -259,6 +266,7 @@ EXAMPLES: dict[str, Callable[[RouteSetup], Example]] = {
     "/files/import": from_elsewhere,
     "/flows": lambda setup: Example("/flows", {"name": "once", "trigger": "manual"}),
     "/flows/trigger/{key}": webhook,
+    "/flows/runs/{key}/retry": retry,
     "/folders": lambda setup: Example("/folders", {"name": "once"}),
     "/items/{collection}": items,
     "/notifications": notification,

@@ -13,6 +13,7 @@ from cms.flows.definition.graph import FlowOperation, Graph, graph_problems
 from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.schedule import ScheduleError, parse_schedule
 from cms.flows.definition.trigger_types import TRIGGER_TYPES
+from cms.option_checks import IncompleteOption
 
 BERLIN = ZoneInfo("Europe/Berlin")
 UUID = "6d82432b-98a5-4064-a153-8f8c8bb1257b"
@@ -47,10 +48,12 @@ def test_a_tree_of_operations_has_no_problems() -> None:
         (graph("a", a=(None, "a")), ("a", "reject", "it")),
         (graph("a", a=("b", None), b=("a", None)), ("b", "resolve", "it")),
         (graph(None, a=("b", None), b=("c", None), c=(None, "a")), ("c", "reject", "it")),
-        (graph("a", a=("b", "b"), b=(None, None)), ("a", "reject", "another")),
-        (graph("b", a=("b", None), b=(None, None)), ("a", "resolve", "another")),
+        (
+            graph("a", a=("b", "c"), b=("d", None), c=("d", None), d=("a", None)),
+            ("d", "resolve", "it"),
+        ),
     ],
-    ids=["first", "unknown", "itself", "cycle", "cycle apart", "both ends", "two parents"],
+    ids=["first", "unknown", "itself", "cycle", "cycle apart", "cycle behind a join"],
 )
 def test_a_wrong_way_is_named_with_its_end(
     value: Graph, expected: tuple[str | None, str, str]
@@ -64,6 +67,17 @@ def test_keys_may_not_look_like_values_of_the_run() -> None:
     assert (problem.operation, problem.field) == ("a", "key")
 
 
+def test_ways_of_a_flow_may_join_again() -> None:
+    joined = graph("a", a=("b", "c"), b=("d", "d"), c=("d", None), d=(None, None), e=("a", None))
+    assert problems(joined) == []
+
+
+def test_the_ways_of_thousands_of_operations_are_followed() -> None:
+    ends = {f"o{i}": (f"o{i + 1}", f"o{i + 1}") for i in range(5000)}
+    assert problems(graph("o0", **ends, o5000=(None, None))) == []
+    assert problems(graph("o0", **ends, o5000=("o0", None))) == [("o5000", "resolve", "it")]
+
+
 names = st.sampled_from("abcdef")
 
 
@@ -74,13 +88,11 @@ def test_a_graph_without_problems_can_be_walked_to_its_end(
     value = graph(first, **ends)
     if problems(value):
         return
-    reached: set[str] = set()
-    pending = [first] if first else []
-    while pending:
-        name = pending.pop()
-        assert name not in reached
-        reached.add(name)
-        pending += [end for end in ends[name] if end]
+    ways = [[first]] if first else []
+    while ways:
+        way = ways.pop()
+        assert len(set(way)) == len(way)
+        ways += [[*way, end] for end in ends[way[-1]] if end]
 
 
 # Schedules
@@ -198,6 +210,54 @@ def test_good_options_have_no_errors(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("item-create", {"collection": "a", "payload": '{"a": "{{$last}}"}'}),
+        ("item-update", {"collection": "a", "payload": '[{"id": 1, "a": 2}]'}),
+        ("item-update", {"collection": "a", "payload": [{"id": 1, "a": "{{$last}}"}]}),
+        ("item-update", {"collection": "a", "payload": "{{$last}}"}),
+        ("item-read", {"collection": "a", "query": '{"limit": 1}'}),
+        ("json-web-token", {"operation": "sign", "payload": '{"a": 1}', "options": "{}"}),
+        ("mail", {"to": ['"Lovelace, Ada" <a@example.com>'], "subject": "a", "body": {"a": 1}}),
+        (
+            "mail",
+            {"to": '"Lovelace, Ada" <a@example.com>, b@example.com', "subject": "a", "body": "a"},
+        ),
+        ("notification", {"recipient": UUID, "subject": "Hello", "permissions": "$full"}),
+        ("request", {"method": "PROPFIND", "url": "https://example.com/?q={{$last}}"}),
+        ("throw-error", {"state": 400, "error_on_reject": True}),
+    ],
+)
+def test_options_may_be_written_as_directus_writes_them(
+    name: str, options: dict[str, object]
+) -> None:
+    assert list(OPERATION_TYPES[name].errors(options)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("condition", {"filter": None}),
+        ("exec", {"code": ""}),
+        ("item-create", {}),
+        ("item-update", {"collection": "a", "payload": {}}),
+        ("log", {}),
+        ("mail", {"to": [], "subject": "", "body": ""}),
+        ("notification", {"recipient": []}),
+        ("request", {"url": "", "headers": [{"header": "a"}], "sign": True}),
+        ("sleep", {}),
+        ("transform", {}),
+        ("trigger", {}),
+        ("json-web-token", {}),
+    ],
+)
+def test_what_is_missing_is_told_from_what_is_wrong(name: str, options: dict[str, object]) -> None:
+    errors = list(OPERATION_TYPES[name].errors(options))
+    assert errors
+    assert all(isinstance(error, IncompleteOption) for error in errors), errors
+
+
+@pytest.mark.parametrize(
     ("name", "options", "path"),
     [
         ("condition", {}, ("filter",)),
@@ -210,7 +270,10 @@ def test_good_options_have_no_errors(name: str) -> None:
             ("permissions",),
         ),
         ("item-update", {"collection": "a", "payload": {}}, ("key",)),
-        ("item-update", {"collection": "a", "key": 1, "payload": [{}]}, ("payload",)),
+        ("item-update", {"collection": "a", "payload": '{"a": 1}'}, ("key",)),
+        ("item-update", {"collection": "a", "payload": [1]}, ("payload", 0)),
+        ("item-create", {"collection": "a", "payload": '{"a": {{$last}}}'}, ("payload",)),
+        ("item-read", {"collection": "a", "query": '{"filtr": {}}'}, ("query", "filtr")),
         ("item-read", {"collection": "a", "query": {"filtr": {}}}, ("query", "filtr")),
         ("item-delete", {"collection": "a", "key": [1, None]}, ("key", 1)),
         ("item-delete", {"collection": "a", "key": 1, "emitEvents": "no"}, ("emitEvents",)),
@@ -228,7 +291,6 @@ def test_good_options_have_no_errors(name: str) -> None:
         ("sleep", {"milliseconds": True}, ("milliseconds",)),
         ("trigger", {"flow": "no uuid"}, ("flow",)),
         ("throw-error", {"status": 200}, ("status",)),
-        ("throw-error", {"state": 400}, ("state",)),
         ("log", {"message": ["{{1 + 1}}"]}, ("message", 0)),
         ("log", [], ()),
     ],
@@ -261,13 +323,12 @@ def test_good_triggers_have_no_errors(name: str, options: object) -> None:
         ("event", {"type": "action"}, ("scope",)),
         ("event", {"type": "action", "scope": []}, ("scope",)),
         ("event", {"type": "later", "scope": ["items.create"]}, ("type",)),
-        ("event", {"type": "action", "scope": ["items.create", "items.read"]}, ("scope", 1)),
+        ("event", {"type": "action", "scope": ["items.creat", "items.read"]}, ("scope", 0)),
         ("webhook", {"method": "HEAD"}, ("method",)),
         ("webhook", {"async": "{{$trigger}}"}, ("async",)),
         ("schedule", {}, ("cron",)),
         ("schedule", {"cron": "0 0 30 2 *"}, ("cron",)),
         ("manual", {"location": "left"}, ("location",)),
-        ("operation", {"cron": "* * * * *"}, ("cron",)),
     ],
 )
 def test_a_wrong_option_of_a_trigger_is_named(

@@ -26,6 +26,7 @@ SCOPE = {
             "is_new": True,
             "note": None,
             "0": "zero",
+            "first name": {"x": "Ada", "it's": "fine", "a.b[0]": [True]},
         }
     },
     "read-it": ["first"],
@@ -53,6 +54,10 @@ def render(value: object) -> object:
         ("{{$trigger.body.items.1.title}}", "Two"),
         ("{{$trigger.body.0}}", "zero"),
         ("{{read-it[0]}}", "first"),
+        ('{{$trigger.body["first name"].x}}', "Ada"),
+        ("{{ $trigger['body']['first name'][\"it's\"] }}", "fine"),
+        ("{{$trigger.body['first name']['a.b[0]'][0]}}", True),
+        ('{{$trigger.body[""]}}', None),
     ],
 )
 def test_a_template_of_one_path_keeps_the_type(template: str, value: object) -> None:

@@ -118,27 +118,33 @@ def _rows(options: PanelOptions, fields: Sequence[str]) -> PanelQuery:
 
 
 def _chart(options: PanelOptions) -> PanelQuery:
-    aggregate = _PanelAggregate(
-        options.get("function") or "count", options.get("yAxis") or _ALL_ROWS
-    )
-    x_axis = options["xAxis"]
-    # `year(date)` is answered under `date_year`.
-    x_name = parse_name(x_axis).key
+    aggregate = _PanelAggregate(chart_function(options), options.get("yAxis") or _ALL_ROWS)
+    # A line for each value of `grouping`.
+    groups = {"x": options["xAxis"]}
+    if options.get("grouping"):
+        groups["group"] = options["grouping"]
     params: PanelParams = {
-        "groupBy": [x_axis],
+        "groupBy": list(groups.values()),
         "aggregate": aggregate.param,
-        "sort": [x_axis],
+        "sort": list(groups.values()),
         "limit": MAX_POINTS,
     }
+    # `year(date)` is answered under `date_year`.
+    names = {member: parse_name(field).key for member, field in groups.items()}
 
     def data_of(items: Items) -> dict[str, object]:
         points = []
         for item in items:
-            x = _grouped_value(item, x_name)
-            points.append({"x": x, "y": aggregate.value_in(item)})
+            point = {member: _grouped_value(item, name) for member, name in names.items()}
+            points.append({**point, "y": aggregate.value_in(item)})
         return {"points": points}
 
     return _query(options, params, data_of)
+
+
+def chart_function(options: PanelOptions) -> str:
+    """Return the function of a chart, which line charts of Directus call `aggregation`."""
+    return options.get("function") or options.get("aggregation") or "count"
 
 
 def _time_series(options: PanelOptions) -> PanelQuery:

@@ -14,9 +14,9 @@ from cms.schema.references import (
     apply_to_template,
 )
 
-_FIELD_OPTIONS = ("field", "sortField", "dateField", "valueField", "xAxis", "yAxis")
+_FIELD_OPTIONS = ("field", "sortField", "dateField", "valueField", "xAxis", "yAxis", "grouping")
 
-_FOLLOWED: Mapping[str, FollowChange] = MappingProxyType(
+PANEL_OPTIONS_WITH_NAMES: Mapping[str, FollowChange] = MappingProxyType(
     {
         **dict.fromkeys(_FIELD_OPTIONS, apply_to_path),
         "fields": apply_to_paths,
@@ -24,6 +24,7 @@ _FOLLOWED: Mapping[str, FollowChange] = MappingProxyType(
         "filter": apply_to_filter,
     }
 )
+"""Options of panels that name fields of their `collection`."""
 
 
 def apply_to_panel(options: object, _collection: str | None, change: FieldChange) -> object:
@@ -35,7 +36,7 @@ def apply_to_panel(options: object, _collection: str | None, change: FieldChange
         return options
     collection = options.get("collection")
     changed = dict(options)
-    for option, follow_change in _FOLLOWED.items():
+    for option, follow_change in PANEL_OPTIONS_WITH_NAMES.items():
         if option in changed:
             changed[option] = follow_change(changed[option], collection, change)
     return changed

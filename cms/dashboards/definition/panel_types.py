@@ -13,6 +13,7 @@ from typing import TypeGuard
 
 from cms.markdown import MAX_MARKDOWN_LENGTH
 from cms.option_checks import (
+    IncompleteOption,
     OptionCheck,
     OptionError,
     json_object,
@@ -129,7 +130,7 @@ class PanelType:
         by_function = self.required_by_function.get(function, ()) if _is_text(function) else ()
         for name in (*self.required, *by_function):
             if options.get(name) is None:
-                yield OptionError("it is needed", name)
+                yield IncompleteOption("it is needed", name)
         # Unknown options are let through: they are for apps.
         for name, check in self.checks.items():
             value = options.get(name)
@@ -137,6 +138,8 @@ class PanelType:
                 continue
             try:
                 check(value)
+            except IncompleteOption as error:
+                yield IncompleteOption(str(error), name, *error.path)
             except OptionError as error:
                 yield OptionError(str(error), name, *error.path)
 
@@ -154,7 +157,9 @@ _AXES: Mapping[str, OptionCheck] = {
     **_SOURCE,
     "xAxis": field_name,
     "yAxis": field_name,
+    "grouping": field_name,
     "function": one_of(*AGGREGATES),
+    "aggregation": one_of(*AGGREGATES),
 }
 
 PANEL_TYPES: Mapping[str, PanelType] = MappingProxyType(

@@ -10,6 +10,7 @@ from cms import jsontext
 from cms.flows.definition.graph import FlowOperation, Graph, graph_problems
 from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.trigger_types import FILTER_SCOPES, SCOPES, TRIGGER_TYPES
+from cms.option_checks import IncompleteOption, OptionError
 from cms.schema.system import FLOWS, OPERATIONS
 
 
@@ -24,6 +25,14 @@ class FlowDefinition:
     is_active: bool = True
     accountability: str | None = "all"
 
+    @property
+    def may_stop(self) -> bool:
+        """Tell whether a condition that does not hold ends a run without a rejection.
+
+        The caller of a webhook or of a write must learn that the flow did not go on.
+        """
+        return self.trigger != "webhook" and self.options.get("type") != "filter"
+
 
 class FlowProblem(NamedTuple):
     """A problem of a flow, with its row and the path inside the row."""
@@ -32,6 +41,8 @@ class FlowProblem(NamedTuple):
     key: str
     path: tuple[str | int, ...]
     reason: str
+    is_missing: bool = False
+    """Something is not there yet, as an inactive flow may lack it."""
 
 
 def flow_definition(row: Sequence[Any]) -> FlowDefinition:
@@ -49,7 +60,7 @@ def flow_problems(flow: FlowDefinition) -> Iterator[FlowProblem]:
     # Without a trigger nothing starts the flow, and there are no options to check.
     if flow.trigger is not None:
         for error in TRIGGER_TYPES[flow.trigger].errors(flow.options):
-            yield FlowProblem(FLOWS, flow.id, ("options", *error.path), str(error))
+            yield _option_problem(FLOWS, flow.id, error)
         yield from _filter_problems(flow)
     for operation in flow.graph.operations.values():
         yield from _operation_problems(operation)
@@ -80,7 +91,12 @@ def _operation_problems(operation: FlowOperation) -> Iterator[FlowProblem]:
         yield FlowProblem(OPERATIONS, operation.id, ("type",), reason)
         return
     for error in options.errors(operation.options):
-        yield FlowProblem(OPERATIONS, operation.id, ("options", *error.path), str(error))
+        yield _option_problem(OPERATIONS, operation.id, error)
+
+
+def _option_problem(collection: str, key: str, error: OptionError) -> FlowProblem:
+    is_missing = isinstance(error, IncompleteOption)
+    return FlowProblem(collection, key, ("options", *error.path), str(error), is_missing)
 
 
 def _only_beginning(operations: Mapping[str, FlowOperation]) -> str | None:

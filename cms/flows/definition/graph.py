@@ -1,7 +1,7 @@
 """The operations of a flow as a graph: the first one, and the successors of each.
 
 An operation leads to one other in case of success (`resolve`) and to one in case of failure
-(`reject`). Each has at most one edge in, so a flow is a tree.
+(`reject`). Ways may join again, but none leads back.
 """
 
 from __future__ import annotations
@@ -54,46 +54,58 @@ def graph_problems(graph: Graph) -> Iterator[GraphProblem]:
     for operation in graph.operations.values():
         if operation.key.startswith("$"):
             yield GraphProblem(operation.id, "key", "names with $ are those of the run")
-    # Edges are added one by one, so that a problem is that of the edge that causes it. Without
-    # problems the graph is a tree.
-    sources: dict[str, str | None] = {}
-    for edge in _edges(graph):
-        reason = _reason_against(edge, graph, sources)
-        if reason is not None:
-            yield GraphProblem(edge.source, edge.field, reason)
-        else:
-            sources[edge.target] = edge.source
+    if graph.first is not None and graph.first not in graph.operations:
+        yield GraphProblem(None, "operation", NO_OPERATION)
+    for operation in graph.operations.values():
+        for end in ENDS:
+            target = operation.next(end)
+            if target is not None and target not in graph.operations:
+                yield GraphProblem(operation.id, end, NO_OPERATION)
+    for edge in _edges_back(graph):
+        yield GraphProblem(edge.source, edge.field, "it leads back to an operation before it")
 
 
 class _Edge(NamedTuple):
-    """A connection to an operation, from an end of another one or from the flow."""
+    """A connection to an operation, from an end of another one."""
 
-    source: str | None
+    source: str
     field: str
     target: str
 
 
-def _edges(graph: Graph) -> Iterator[_Edge]:
-    if graph.first is not None:
-        # None stands for the flow itself, whose field `operation` names the first one.
-        yield _Edge(None, "operation", graph.first)
-    for operation in graph.operations.values():
-        for end in ENDS:
-            target = operation.next(end)
-            if target is not None:
-                yield _Edge(operation.id, end, target)
+def _edges_back(graph: Graph) -> Iterator[_Edge]:
+    """Yield the edges without which the graph has no cycle, by a search in depth."""
+    beginnings = list(graph.operations)
+    if graph.first in graph.operations:
+        beginnings.insert(0, str(graph.first))
+    visited: set[str] = set()
+    # A stack instead of recursion: a flow may have thousands of operations.
+    before: set[str] = set()
+    for beginning in beginnings:
+        pending = [_leaving(beginning, graph, visited, before)]
+        way = [beginning]
+        while pending:
+            edge = next(pending[-1], None)
+            if edge is None:
+                pending.pop()
+                before.discard(way.pop())
+            elif edge.target in before:
+                yield edge
+            elif edge.target not in visited:
+                way.append(edge.target)
+                pending.append(_leaving(edge.target, graph, visited, before))
 
 
-def _reason_against(edge: _Edge, graph: Graph, sources: Mapping[str, str | None]) -> str | None:
-    """Return why an edge cannot be added to those that `sources` has: each target, its source."""
-    if edge.target not in graph.operations:
-        return NO_OPERATION
-    # Each operation has one source at most, so the operations before it form a line.
-    before = edge.source
-    while before is not None:
-        if before == edge.target:
-            return "it leads back to an operation before it"
-        before = sources.get(before)
-    if edge.target in sources:
-        return "another operation, or the flow itself, already leads there"
-    return None
+def _leaving(identifier: str, graph: Graph, visited: set[str], before: set[str]) -> Iterator[_Edge]:
+    """Return the edges that leave an operation, which is on the way from now on."""
+    if identifier in visited:
+        return iter(())
+    visited.add(identifier)
+    before.add(identifier)
+    operation = graph.operations[identifier]
+    edges = []
+    for end in ENDS:
+        target = operation.next(end)
+        if target in graph.operations:
+            edges.append(_Edge(identifier, end, str(target)))
+    return iter(edges)

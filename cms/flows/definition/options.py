@@ -12,12 +12,22 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from cms import jsontext
 from cms.distribution import install_command
-from cms.emails import NO_ADDRESS, is_email
+from cms.emails import NO_ADDRESS, is_email, split_recipient, split_recipients
 from cms.errors import Refused
 from cms.flows.definition.signature import parse_secret
-from cms.flows.definition.templates import FixedValue, TemplateError, parse_template
-from cms.option_checks import OptionCheck, OptionError, json_object, text
+from cms.flows.definition.templates import (
+    FixedValue,
+    List,
+    Lookup,
+    Template,
+    TemplateError,
+    Text,
+    parse_template,
+    parse_url_template,
+)
+from cms.option_checks import IncompleteOption, OptionCheck, OptionError, json_object, text
 from cms.query.language.parse import PARAMETERS
 from cms.query.rules.payload_rules import parse_rule
 from cms.schema.types.texts import parse_uuid
@@ -30,20 +40,50 @@ OptionPath = tuple[str | int, ...]
 _EMPTY_LIST = "at least one is needed"
 _METHOD_NAMES = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # A token of RFC 9110, section 5.6.2.
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option. Null counts as not given.
 
-    Of a required option that `may_become_null` a template may stand for null.
+    Of a required option that `may_become_null` a template may stand for null. An option that
+    `is_json` may be written as a text that is JSON.
     """
 
     check: OptionCheck
     is_required: bool = False
     takes_templates: bool = True
     may_become_null: bool = False
+    is_json: bool = False
+    is_url: bool = False
+
+    def template(self, value: object) -> Template:
+        """Return the template of a value as it is stored; raises `TemplateError`.
+
+        A text that is JSON is read before its templates are filled: a value of a run adds no keys.
+        """
+        if self.is_json and isinstance(value, str):
+            value = _decoded(value)
+        if not self.takes_templates:
+            return FixedValue(value)
+        if self.is_url:
+            return parse_url_template(value)
+        return parse_template(value)
+
+    def is_known(self, template: Template) -> bool:
+        """Tell whether a template can be checked before a run."""
+        if isinstance(template, FixedValue):
+            return True
+        # A longer text with lookups stays a text, which no other check of JSON takes.
+        return self.is_json and isinstance(template, Text) and self.check is not any_json
+
+
+def _decoded(text: str) -> object:
+    try:
+        return jsontext.loads(text)
+    except ValueError:
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +94,8 @@ class Options:
     one_of: tuple[tuple[str, ...], ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
     """Options that need another one as soon as they are set and not false."""
+    list_with_keys: str | None = None
+    """An option whose items hold their keys where it is a list: then no group is needed."""
 
     def errors(self, values: object, *, are_rendered: bool = False) -> Iterator[OptionError]:
         """Yield the problems of values, as they are saved or as a run renders them."""
@@ -62,21 +104,30 @@ class Options:
         if not isinstance(values, Mapping):
             yield OptionError("they are an object")
             return
-        # Unknown options are refused: a misspelt one would be silently ignored in every run.
-        for name in values:
-            if name not in self.options:
-                yield OptionError(f"there is no such option; there are {self._names()}", str(name))
+        # Unknown options are let through: they are for apps. `cms doctor` names them.
         for name, option in self.options.items():
             yield from _errors_of(name, option, values.get(name), are_rendered=are_rendered)
+        has_keys = self._may_have_keys(values, are_rendered=are_rendered)
         for names in self.one_of:
-            if all(values.get(name) is None for name in names):
-                yield OptionError(f"one of {' and '.join(names)} is needed", names[0])
+            if not has_keys and all(values.get(name) is None for name in names):
+                yield IncompleteOption(f"one of {' and '.join(names)} is needed", names[0])
         for name, needed in self.needs:
             if values.get(name) and values.get(needed) is None:
-                yield OptionError(f"{name} needs it", needed)
+                yield IncompleteOption(f"{name} needs it", needed)
 
-    def _names(self) -> str:
-        return ", ".join(self.options) or "none"
+    def _may_have_keys(self, values: Mapping[str, object], *, are_rendered: bool) -> bool:
+        if self.list_with_keys is None:
+            return False
+        value = values.get(self.list_with_keys)
+        if are_rendered:
+            return isinstance(value, list)
+        try:
+            template = self.options[self.list_with_keys].template(value)
+        except TemplateError:
+            return False
+        if isinstance(template, FixedValue):
+            return isinstance(template.value, list)
+        return isinstance(template, List | Lookup)
 
 
 def _errors_of(
@@ -84,19 +135,21 @@ def _errors_of(
 ) -> Iterator[OptionError]:
     if value is None:
         if option.is_required and not (are_rendered and option.may_become_null):
-            yield OptionError("it is needed", name)
+            yield IncompleteOption("it is needed", name)
         return
     try:
-        # The values of templates are known in a run only; there a text may look like a template
-        # again.
-        if are_rendered or not option.takes_templates or _is_constant(value):
+        # In a run a text may look like a template again.
+        if are_rendered:
             option.check(value)
+            return
+        template = option.template(value)
+        # The values of templates are known in a run only.
+        if option.is_known(template):
+            option.check(template.value if isinstance(template, FixedValue) else value)
+    except IncompleteOption as error:
+        yield IncompleteOption(str(error), name, *error.path)
     except (OptionError, TemplateError) as error:
         yield OptionError(str(error), name, *error.path)
-
-
-def _is_constant(value: object) -> bool:
-    return isinstance(parse_template(value), FixedValue)
 
 
 def _elements(value: object) -> Iterator[tuple[tuple[int, ...], object]]:
@@ -158,7 +211,7 @@ def uuid_or_uuids(value: object) -> None:
         uuid(value)
         return
     if not value:
-        raise OptionError(_EMPTY_LIST)
+        raise IncompleteOption(_EMPTY_LIST)
     for index, element in enumerate(value):
         try:
             uuid(element)
@@ -173,20 +226,31 @@ def texts_of(value: object) -> list[str]:
     return [str(value)]
 
 
+def mail_body(value: object) -> None:
+    """Take a text, or JSON that is written out."""
+    if not isinstance(value, Mapping | list):
+        text(value)
+
+
 def addresses(value: object) -> None:
-    """Take an e-mail address, a list of them, or a text with commas between them."""
+    """Take an e-mail address, a list of them, or a text with commas between them.
+
+    Each may have a name: `Ada <ada@example.com>`.
+    """
+    if value in ("", []):
+        raise IncompleteOption(_EMPTY_LIST)
     if isinstance(value, str):
-        for text in value.split(","):
+        for text in split_recipients(value):
             _check_address(text)
         return
-    if not isinstance(value, list) or not value:
+    if not isinstance(value, list):
         raise OptionError("it is an e-mail address, or a list of them")
     for index, element in enumerate(value):
         _check_address(element, index)
 
 
 def _check_address(value: object, *path: int) -> None:
-    if not isinstance(value, str) or not is_email(value.strip()):
+    if not isinstance(value, str) or not is_email(split_recipient(value).address):
         raise OptionError(NO_ADDRESS, *path)
 
 
@@ -219,8 +283,14 @@ def query(value: object) -> None:
             raise OptionError(f"there is no such parameter; there are {known}", str(name))
 
 
+def http_token(value: object) -> None:
+    """Take the name of any HTTP method."""
+    if not isinstance(value, str) or not _TOKEN.fullmatch(value):
+        raise OptionError("it is the name of a method, such as GET")
+
+
 def method(value: object) -> None:
-    """Take the name of an HTTP method, in any case."""
+    """Take the name of an HTTP method that a webhook can have, in any case."""
     if not isinstance(value, str) or value.upper() not in _METHOD_NAMES:
         raise OptionError(f"it is one of {', '.join(_METHOD_NAMES)}")
 
@@ -233,18 +303,22 @@ def signing_secrets(value: object) -> None:
         except ValueError as error:
             raise OptionError(str(error), *path) from None
     if value == []:
-        raise OptionError(_EMPTY_LIST)
+        raise IncompleteOption(_EMPTY_LIST)
 
 
 def url(value: object) -> None:
-    if not isinstance(value, str) or not value.startswith(("http://", "https://")):
-        raise OptionError("it is an address that begins with http:// or https://")
+    if not isinstance(value, str):
+        raise OptionError("it is a text")
+    if not value.startswith(("http://", "https://")):
+        raise IncompleteOption("it is an address that begins with http:// or https://")
 
 
 def headers(value: object) -> None:
     """Take an object of headers, or a list of objects with `header` and `value`."""
     for path, name, content in _header_entries(value):
-        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+        if name in (None, "") or content is None:
+            raise IncompleteOption("a header needs a name and a value", *path)
+        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
             raise OptionError("it is not the name of a header", *path)
         if not _is_header_value(content):
             raise OptionError("the value of a header is a text of one line", *path)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from urllib.parse import quote
 
 from cms import jsontext
 
 Scope = Mapping[str, object]
 """The values of a run by name: `$trigger`, `$last`, the keys of operations and so on."""
 
-# `$trigger.body.items[0].title`: names with hyphens and colons, numbers in brackets or as names.
-_PATH = re.compile(r"[\w$:-]+(?:\.[\w$:-]+|\[\d+\])*")
-_STEP = re.compile(r"[^.\[\]]+")
+# `$trigger.body.items[0]["first name"]`: names with hyphens and colons, in brackets numbers and
+# quoted names of any characters.
+_PATH = re.compile(r"""[\w$:-]+(?:\.[\w$:-]+|\[(?:\d+|"[^"]*"|'[^']*')\])*""")
+_STEP = re.compile(r"""\["([^"]*)"\]|\['([^']*)'\]|([^.\[\]]+)""")
 _MAX_INDEX_DIGITS = 9
 
 
@@ -59,20 +61,26 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text with lookups inside it."""
+    """A text with lookups inside it.
+
+    In a URL the values of its query (`?q={{$trigger.q}}`) are percent-encoded.
+    """
 
     parts: tuple[str | Lookup, ...]
+    is_url: bool = False
 
     def render(self, scope: Scope) -> str:
         """Return the text, with every value written out; nothing for null.
 
         Raises `RenderedTooLarge`.
         """
-        texts = []
+        texts: list[str] = []
         room = MAX_RENDERED_SIZE
         for part in self.parts:
             if isinstance(part, Lookup):
                 text = _written(part.render(scope))
+                if self.is_url and _is_in_query_value("".join(texts)):
+                    text = quote(text, safe="")
             else:
                 text = part
             room -= len(text)
@@ -127,6 +135,20 @@ def parse_template(value: object, path: tuple[str | int, ...] = ()) -> Template:
     if isinstance(value, list):
         return _parse_list(value, path)
     return FixedValue(value)
+
+
+def parse_url_template(value: object) -> Template:
+    """Return the template of a URL; raises as `parse_template` does."""
+    template = parse_template(value)
+    if isinstance(template, Text):
+        return replace(template, is_url=True)
+    return template
+
+
+def _is_in_query_value(beginning: str) -> bool:
+    """Tell whether a URL goes on with the value of a parameter."""
+    _, _, query = beginning.partition("?")
+    return "=" in query.rpartition("&")[2]
 
 
 def _parse_object(value: Mapping[str, object], path: tuple[str | int, ...]) -> Template:
@@ -220,7 +242,7 @@ def _parse_text(text: str, path: tuple[str | int, ...]) -> FixedValue | Lookup |
 def _parse_lookup(text: str, path: tuple[str | int, ...]) -> Lookup:
     if not _PATH.fullmatch(text):
         raise TemplateError(text, path)
-    return Lookup(tuple(_STEP.findall(text)))
+    return Lookup(tuple("".join(names) for names in _STEP.findall(text)))
 
 
 def _element(elements: list[object], step: str) -> object:

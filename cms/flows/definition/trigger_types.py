@@ -13,7 +13,7 @@ from cms.flows.definition.options import (
     method,
 )
 from cms.flows.definition.schedule import ScheduleError, parse_schedule
-from cms.option_checks import OptionCheck, OptionError, boolean, one_of, texts
+from cms.option_checks import IncompleteOption, OptionCheck, OptionError, boolean, one_of, texts
 from cms.schema.system import FILES, FOLDERS, SYSTEM_PREFIX, SYSTEM_TABLES
 
 WRITABLE_TABLES = tuple(table.name for table in SYSTEM_TABLES.values() if table.is_writable)
@@ -21,6 +21,7 @@ _WRITTEN = ("create", "update", "delete")
 
 # Events without a payload that a flow could change.
 _ACTION_SCOPES = frozenset({"items.sort", "auth.login"})
+_STRUCTURE = ("collections", "fields", "relations")
 
 
 def _filter_scopes() -> frozenset[str]:
@@ -40,13 +41,13 @@ SCOPES = FILTER_SCOPES | _ACTION_SCOPES
 
 
 def _scopes(value: object) -> None:
+    """Take a list of events, of which one is known; a flow never waits for others."""
     texts(value)
     assert isinstance(value, list)
     if not value:
-        raise OptionError("at least one event is needed")
-    for index, scope in enumerate(value):
-        if scope not in SCOPES:
-            raise OptionError("there is no such event; there are items.create and others", index)
+        raise IncompleteOption("at least one event is needed")
+    if not SCOPES.intersection(value):
+        raise OptionError("there is no such event; there are items.create and others", 0)
 
 
 def _cron(value: object) -> None:
@@ -54,7 +55,7 @@ def _cron(value: object) -> None:
         # Whether a moment exists does not depend on the time zone, which may change later.
         parse_schedule(value, ZoneInfo("UTC"))
     except ScheduleError as error:
-        raise OptionError(str(error)) from None
+        raise IncompleteOption(str(error)) from None
 
 
 def _fixed(check: OptionCheck, *, is_required: bool = False) -> Option:
@@ -88,6 +89,8 @@ TRIGGER_TYPES: Mapping[str, Options] = MappingProxyType(
                 "collections": _fixed(texts),
                 "location": _fixed(one_of("both", "item", "collection")),
                 "requireSelection": _fixed(boolean),
+                "requireConfirmation": _fixed(any_json),
+                "confirmationDescription": _fixed(any_json),
                 "fields": _fixed(any_json),
                 "async": _fixed(boolean),
                 "return": _RETURN,

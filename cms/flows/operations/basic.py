@@ -10,7 +10,7 @@ from cachebox import LRUCache
 from cms import jsontext
 from cms.errors import Problem
 from cms.flows.redaction import MAX_TEXT_LENGTH
-from cms.flows.run import Rejected, RenderedOptions, Run
+from cms.flows.run import Rejected, RenderedOptions, Run, Unmet
 from cms.query.rules.payload_rules import parse_rule
 from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
 from cms.query.rules.validation import RuleContext, failures
@@ -34,7 +34,7 @@ def condition(options: RenderedOptions, run: Run) -> object:
     context = RuleContext(user=run.user, role=run.role)
     problems = failures(rule, run.values, context)
     if problems:
-        raise Rejected([_failure(problem) for problem in problems])
+        raise Unmet([_failure(problem) for problem in problems])
     return None
 
 

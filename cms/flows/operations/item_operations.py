@@ -12,12 +12,13 @@ from cms.database.connections import Transaction
 from cms.flows.run import Rejected, RenderedOptions, Run
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import keyed
-from cms.items.write.calls import CREATE, DELETE, PUT, WriteCall, WriteIntent, new_call
+from cms.items.write.calls import CHANGE, CREATE, DELETE, PUT, WriteCall, WriteIntent, new_call
 from cms.items.write.keyed_plans import (
     AnsweredKeys,
     plan_keyed_create,
     plan_keyed_deletion,
     plan_keyed_update,
+    plan_keyed_update_each,
 )
 from cms.items.write.transaction.executor import Executor
 from cms.query.language.ast import EMPTY_QUERY
@@ -80,9 +81,15 @@ def _of_keys(
 
 
 def update_items(options: RenderedOptions, run: Run) -> object:
-    """Change the items of a key, of keys or of a query alike, and return their keys."""
-    selection = _selection(options)
+    """Change items, and return their keys.
+
+    A payload is for the items of a key, of keys or of a query alike; those of a list hold their
+    keys.
+    """
     payload = options["payload"]
+    if isinstance(payload, list):
+        return _write(options, run, CHANGE, lambda call: plan_keyed_update_each(call, payload))
+    selection = _selection(options)
     return _write(options, run, PUT, lambda call: plan_keyed_update(call, selection, payload))
 
 

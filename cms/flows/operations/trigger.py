@@ -5,30 +5,21 @@ from __future__ import annotations
 from cms.flows.run import Rejected, RenderedOptions, Run
 from cms.flows.run_limits import INNER_RUNS_SPENT
 
-DEFAULT_BATCH_SIZE = 10
-
 
 def trigger(options: RenderedOptions, run: Run) -> object:
     """Run a flow and return its result; for a list of payloads, the results of all.
 
-    A list is a payload for each element, or for each batch of them. The runs follow each other in
-    every mode: those that are called parallel do not see each other either.
+    A list is a payload for each element. The runs follow each other in every mode: those that are
+    called parallel do not see each other either, and a batch is as many as run before the next.
     """
     # The default stands for an option that is left out; a payload of null is handed on.
     payload = options.get("payload", run.values.get("$last"))
     assert run.run_flow
     flow = options["flow"]
-    mode = options.get("iterationMode")
     if not isinstance(payload, list):
         return run.run_flow(run, flow, payload)
-    payloads = payload
-    if mode == "batch":
-        size = int(options.get("batchSize") or DEFAULT_BATCH_SIZE)
-        payloads = []
-        for start in range(0, len(payload), size):
-            payloads.append(payload[start : start + size])
-    _require_room(run, len(payloads))
-    return [run.run_flow(run, flow, element) for element in payloads]
+    _require_room(run, len(payload))
+    return [run.run_flow(run, flow, element) for element in payload]
 
 
 def _require_room(run: Run, inner_runs: int) -> None:

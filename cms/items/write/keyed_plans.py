@@ -11,6 +11,7 @@ from cms.items.write.filtering import FlowFilter, filtered_plan, has_filters
 from cms.items.write.nested import CompletePayload, write_tree
 from cms.items.write.plans import (
     ParsedPayload,
+    complete_each,
     complete_singleton,
     complete_update,
     delete_items,
@@ -51,6 +52,17 @@ def plan_keyed_update(
         return filtered_plan(call, "update", partial(_plan_filtered_update, change=change))
     parsed = parse_payload(call, [item], Expects.PRESENT)
     return WritePlan(partial(_update_named, call, parsed, selection))
+
+
+def plan_keyed_update_each(call: WriteCall, items: Sequence[object]) -> WritePlan[AnsweredKeys]:
+    """Change the items of a list, which hold their keys."""
+    if has_filters(call, "update"):
+        return filtered_plan(
+            call,
+            "update",
+            lambda flow: plan_keyed_update_each(flow.call, flow.keyed_items(items)),
+        )
+    return WritePlan(partial(_write_payload, call, complete_each(call, items)))
 
 
 def _plan_filtered_update(

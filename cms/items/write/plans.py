@@ -82,13 +82,18 @@ def plan_update_each(call: WriteCall, items: list[object]) -> WritePlan[WrittenI
         return filtered_plan(
             call, "update", lambda flow: plan_update_each(flow.call, flow.keyed_items(items))
         )
+    return payload_plan(call, complete_each(call, items))
+
+
+def complete_each(call: WriteCall, items: Sequence[object]) -> CompletePayload:
+    """Return the payload of a change of items that hold their keys."""
     parser, parsed = parse_payload(call, items, Expects.PRESENT)
     key_field = parsed.key_field
     keys = [values.get(key_field) for values in parsed.row_values]
     # Going through all rows is left out where every key is there once, which is nearly always.
     if None in keys or len(set(keys)) < len(keys):
         _add_key_problems(call, parser, parsed)
-    return payload_plan(call, call.complete(parser, parsed, StoredRows(dict(enumerate(keys)))))
+    return call.complete(parser, parsed, StoredRows(dict(enumerate(keys))))
 
 
 def _add_key_problems(call: WriteCall, parser: PayloadParser, parsed: ParsedSet) -> None:

@@ -57,6 +57,8 @@ def _after_operations(fetch: Fetch, context: RequestContext, rows: Sequence[Reso
 def _require_sound(fetch: Fetch, keys: Sequence[str]) -> None:
     """Raise `Refused` with the problems of flows as they are stored now.
 
+    What is still missing in an inactive flow is none.
+
     A change of one row alone can make a flow wrong together with its other rows. Two transactions
     that change one flow take turns: each increases the counter of flows before this check, and this
     statement sees the committed changes of the other.
@@ -66,7 +68,10 @@ def _require_sound(fetch: Fetch, keys: Sequence[str]) -> None:
     rows = fetch(statement("find_flow_definitions"), (list(keys),))
     problems: list[Problem] = []
     for row in rows:
-        problems += map(_problem, flow_problems(flow_definition(row)))
+        flow = flow_definition(row)
+        for problem in flow_problems(flow):
+            if flow.is_active or not problem.is_missing:
+                problems.append(_problem(problem))
     if problems:
         raise Refused(problems)
 

@@ -19,7 +19,7 @@ from cms.items.write.hooks.hook import (
     one_of,
 )
 from cms.items.write.stages.resolved_rows import ResolvedRow
-from cms.option_checks import OptionError
+from cms.option_checks import IncompleteOption, OptionError
 from cms.query.language.parse import PageSizes, parse
 from cms.query.plan.bindings import bind_values
 from cms.query.plan.plan import plan
@@ -58,7 +58,9 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
     problems = []
     for key, panel_type, options in fetch(statement("find_panels"), (keys,)):
         for error in _errors(context, panel_type, jsontext.loads_optional(options)):
-            problems.append(_problem(key, error))
+            # A panel may be incomplete: its data tell what is missing.
+            if not isinstance(error, IncompleteOption):
+                problems.append(_problem(key, error))
     if problems:
         raise Refused(problems)
 
