@@ -125,7 +125,7 @@ CASES: list[tuple[str, object]] = [
     # Many-to-any: for one collection, for several, for all; what leads nowhere is null.
     (
         "articles/1?fields=sections.item:headings.title&deep[sections][_limit]=2",
-        {"sections": [{"item": {"title": "H2"}}, {"item": None}]},
+        {"sections": [{"item": {"title": "H2"}}, {"item": "1"}]},
     ),
     (
         "articles/1?fields=sections.item:headings.title,sections.item:paras.body,"
@@ -133,9 +133,22 @@ CASES: list[tuple[str, object]] = [
         {
             "sections": [
                 {"item": item}
-                for item in ({"title": "H2"}, {"body": "P1"}, {"text": "N"}, None, None)
+                for item in ({"title": "H2"}, {"body": "P1"}, {"text": "N"}, None, "1")
             ]
         },
+    ),
+    # An item of a collection that is not opened is its key, also beside others that are.
+    (
+        "sections?fields=item:headings,item:paras.body",
+        [{"item": item} for item in ("2", {"body": "P1"}, NOTE, "no key", "1")],
+    ),
+    (
+        "sections?fields=block:paras.body&alias[block]=item&limit=3",
+        [{"block": item} for item in ("2", {"body": "P1"}, NOTE)],
+    ),
+    (
+        "sections?fields=item.body,item:headings.title&limit=3",
+        [{"item": item} for item in ({"title": "H2"}, {"body": "P1"}, NOTE)],
     ),
     (
         "articles/1?fields=sections.item.title&deep[sections][_limit]=1",
@@ -409,7 +422,7 @@ def test_what_cannot_be_read_is_refused_wherever_it_is_named(admin: Client, path
     ("location", "fault"),
     [
         ("deep[articles][_limit]", "-2"),
-        ("deep[articles][_page]", "0"),
+        ("deep[articles][_page]", "-1"),
         ("deep[articles][tags][_offset]", "x"),
         ("deep[articles][tags][_sort]", "a,,b"),
         ("deep[staff][boss]", "5"),

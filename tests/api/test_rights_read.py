@@ -102,7 +102,7 @@ def test_fields_that_are_not_allowed_are_not_there_for_any_operand(library: Libr
         "deep[{}][_limit]=1&fields={}",
         "filter[_or][0][{}]=x1",
         "filter[id][{}][_eq]=1",
-        "aggregate[count]=*&sort=count.{}",
+        "groupBy=id&aggregate[count]=*&sort=count.{}",
     )
     for operand in operands:
         hidden, missing = (

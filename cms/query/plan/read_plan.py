@@ -270,10 +270,14 @@ class Embed:
 
 @dataclass(frozen=True, slots=True)
 class EmbedChoice:
-    """A many-to-any field: the target that the row names, or null."""
+    """A many-to-any field: the item that the row names, or null.
+
+    Of an item of any other collection it is the key, `other_key`.
+    """
 
     key: str
     embeds: tuple[Embed, ...]
+    other_key: Value
 
 
 Output = ValueOutput | Embed | EmbedChoice
