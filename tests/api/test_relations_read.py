@@ -179,6 +179,16 @@ CASES: list[tuple[str, object]] = [
         [{"item": key} for key in ("2", None)],
     ),
     ("articles?fields=id&filter[sections][item:headings][title]=H1", []),
+    # A list sorts by its smallest value, or by its largest; nothing in it sorts as null does.
+    ("authors?fields=id&sort=articles.title", [{"id": 1}, {"id": 2}, {"id": 3}]),
+    ("authors?fields=id&sort=-articles.title", [{"id": 3}, {"id": 2}, {"id": 1}]),
+    ("authors?fields=id&sort=-articles.published", [{"id": 3}, {"id": 2}, {"id": 1}]),
+    ("articles?fields=id&sort=tags.tags_id.name,-id", [{"id": n} for n in (1, 2, 4, 3)]),
+    ("articles?fields=id&sort=-tags.tags_id.name,id", [{"id": n} for n in (3, 4, 1, 2)]),
+    ("articles?fields=id&sort=author.staff.name,-id", [{"id": n} for n in (1, 4, 3, 2)]),
+    ("authors?fields=id&sort=-staff.articles.tags.tags_id.name", [{"id": n} for n in (2, 3, 1)]),
+    ("articles?fields=id&sort=-sections.item:headings.title", [{"id": n} for n in (2, 3, 4, 1)]),
+    ("authors/2?fields=articles&deep[articles][_sort]=-tags.tags_id.name", {"articles": [3, 2]}),
     # Functions and aliases.
     (
         "authors?fields=name,count(articles)",
@@ -381,7 +391,8 @@ REFUSED = [
     "articles?filter[author][nope]=1",
     "articles?filter[title][name]=1",
     "articles?filter[_some][title]=1",
-    "articles?sort=tags.id",
+    "articles?sort=tags.nope",
+    "articles?sort=tags",
     "articles?sort=author.nope",
     "articles?fields=author.name&deep[author]=5",
     "articles?fields=*&deep[tags][_limit]=abc",

@@ -311,12 +311,6 @@ def _term(term: GuardedTerm | AggregateTerm) -> Order:
     # query (cms/items/write/transaction/named_keys.py), but not a sort by them.
     if isinstance(term, AggregateTerm):
         raise invalid_query("Only groups are sorted by aggregates", parameter="sort")
-    for step in term.path:
-        if step.link.to_many:
-            name = step.link.relation.one_field
-            raise invalid_query(
-                f'"{name}" leads to many items and gives no order', parameter="sort"
-            )
     value = value_of(term.value)
     if Trait.SORTING not in value.type.traits:
         raise unfit(value, "cannot be sorted by", "sort")

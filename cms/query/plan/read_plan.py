@@ -235,7 +235,10 @@ def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A value to sort by, at the end of a path of to-one steps."""
+    """A value to sort by, at the end of a path.
+
+    Of the items of a list it is the smallest that is not null, and `descending` the largest.
+    """
 
     value: Value
     path: tuple[LinkStep, ...] = ()
