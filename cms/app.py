@@ -58,7 +58,7 @@ from cms.http.requests.cookies import Cookies
 from cms.http.requests.host_identity import Identify
 from cms.http.requests.media import JsonHandler
 from cms.http.requests.origins import Origins
-from cms.http.requests.paths import PING_PATH, Router
+from cms.http.requests.paths import PING_PATH, Router, without_last_slash
 from cms.http.requests.request import Request
 from cms.http.requests.request_body import close_if_unread, request_body
 from cms.logs import start_logging
@@ -110,6 +110,7 @@ class App(falcon.App[Request, falcon.Response]):
 
     def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request; closing and timing out its connection is decided here."""
+        env["PATH_INFO"] = without_last_slash(env)
         if env.get("PATH_INFO") == PING_PATH and (pong := self._ping.answer(env, start_response)):
             return with_send_timeout(pong, env, self._send_seconds)
         body = request_body(env)

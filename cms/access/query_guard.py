@@ -266,7 +266,9 @@ def _different_terms(terms: Iterable[SortTerm]) -> Iterable[SortTerm]:
     """Return the terms without those that repeat an earlier one, which order nothing any more."""
     different: dict[object, SortTerm] = {}
     for term in terms:
-        different.setdefault((term.path, term.aggregate), term)
+        # The smallest value of a list and its largest are different ones.
+        direction = term.descending if len(term.path) > 1 else None
+        different.setdefault((term.path, term.aggregate, direction), term)
     return different.values()
 
 

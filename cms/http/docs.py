@@ -7,6 +7,7 @@ import secrets
 import falcon
 
 from cms.etags import matches_etag
+from cms.http.requests.paths import sent_path
 from cms.openapi.docs_page import page_file, page_html, page_policy
 
 _NONCE_BYTES = 16
@@ -15,6 +16,11 @@ _NONCE_BYTES = 16
 class DocsResource:
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer the page; it shows the document that its reader's token or cookie gets."""
+        if sent_path(request.env).endswith("/docs/"):
+            # The page names its files by paths that begin at the folder of /docs.
+            response.status = falcon.HTTP_308
+            response.location = "../docs"
+            return
         nonce = secrets.token_urlsafe(_NONCE_BYTES)
         response.content_type = "text/html; charset=utf-8"
         response.text = page_html(nonce)

@@ -107,6 +107,7 @@ _ASSET = Operation(
         "focal_point_x",
         "focal_point_y",
         "download",
+        "access_token",
         "Range",
         "If-None-Match",
     ),

@@ -110,7 +110,11 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
         ),
         "limit": _query("limit", "How many rows at most; -1 for all.", {**INTEGER, "minimum": -1}),
         "offset": _query("offset", "How many rows to skip.", {**INTEGER, "minimum": 0}),
-        "page": _query("page", "The page of `limit` rows, from 1.", {**INTEGER, "minimum": 1}),
+        "page": _query(
+            "page",
+            "The page of `limit` rows, from 1; 0 is the first one as well.",
+            {**INTEGER, "minimum": 0},
+        ),
         "page_after": _query(AFTER, "The `meta.next_cursor` of the page before."),
         "search": _query(
             "search", 'Words that the rows contain, all of them; words in "quotes" are one phrase.'
@@ -178,6 +182,9 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
             "focal_point_y", "The point that `cover` keeps visible, from above.", _SHARE
         ),
         "download": _query("download", "Whether a browser saves the file.", FLAG),
+        "access_token": _query(
+            "access_token", "A token, where the header `Authorization` cannot be sent."
+        ),
         "Range": _header("Range", "The bytes to answer."),
         "language": _required(
             _query("language", "The language of the types.", one_of_texts(("python", "typescript")))

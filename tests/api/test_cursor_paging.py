@@ -89,6 +89,7 @@ def first_cursor(api: Client, path: str, **params: object) -> str:
 TERMS = [
     *("id", "title", "shelf", "price", "weight", "out", "is_lent", "author"),
     *("author.name", "author.id", "year(out)", "count(tags)"),
+    *("author.books.title", "author.books.price", "author.books.author.books.year(out)"),
 ]
 sorts = st.lists(
     st.builds(lambda minus, term: minus + term, st.sampled_from(["", "-"]), st.sampled_from(TERMS)),

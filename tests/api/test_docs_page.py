@@ -80,7 +80,7 @@ def test_a_file_is_sent_once_for_each_version(stage: Stage, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "nothing.js", "page.html", "..%2Fdocs_page.py", "%2Fetc%2Fpasswd", "..", "%00"]
+    "name", ["nothing.js", "page.html", "..%2Fdocs_page.py", "%2Fetc%2Fpasswd", "..", "%00"]
 )
 def test_nothing_else_is_sent(stage: Stage, name: str) -> None:
     assert stage.anonymous.get(f"/docs/{name}").codes == ["NOT_FOUND"]
@@ -100,3 +100,8 @@ def test_the_files_and_the_licence_are_in_the_wheel() -> None:
     names = {f"page/{path.name}" for path in FOLDER.iterdir()}
     assert {*(f"page/{name}" for name in FILES), "page/rapidoc-min.js.LICENSE.txt"} <= names
     assert all(any(fnmatch(name, pattern) for pattern in patterns) for name in names)
+
+
+def test_an_address_with_a_slash_at_its_end_leads_to_the_page(stage: Stage) -> None:
+    answer = stage.anonymous.get("/docs/")
+    assert (answer.status, answer.headers["location"]) == (308, "../docs")

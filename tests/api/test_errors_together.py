@@ -28,7 +28,7 @@ def locations(things: Table, query: str) -> list[object]:
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("limit=x&offset=-1&page=0&meta=nope", ["limit", "offset", "page", "meta"]),
+        ("limit=x&offset=-1&page=-1&meta=nope", ["limit", "offset", "page", "meta"]),
         ("sort=a,,b&limit=x&fields=a,,b", ["fields", "sort", "limit"]),
         ("aggregate[nope]=*&groupBy=a,,b&limit=-2", ["aggregate", "groupBy", "limit"]),
         ("alias[1a]=name&search=" + "x" * 2000, ["alias", "search"]),

@@ -140,9 +140,15 @@ def test_a_wrong_limit_offset_or_page_is_refused(books: Table, parameter: str, v
     )
 
 
-def test_page_zero_and_a_page_out_of_range_are_refused(books: Table) -> None:
+def test_page_zero_is_the_first_page(books: Table) -> None:
+    for query_string in ("limit=2&page=0", "limit=2&page=0&meta=*"):
+        assert books.column("id", query_string) == books.column("id", "limit=2&page=1")
+    assert books.column("id", "page=0&offset=1&limit=2") == books.column("id", "offset=1&limit=2")
+
+
+def test_a_page_out_of_range_is_refused(books: Table) -> None:
     for query_string in (
-        "page=0",
+        "page=-1",
         "offset=-1",
         f"page={2**62}&limit={2**62}",
         "limit[a]=1",

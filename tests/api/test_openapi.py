@@ -127,8 +127,8 @@ def test_every_parameter_of_images_is_described(stage: Stage) -> None:
     names = set()
     for name in parameters_of(described["paths"]["/assets/{key}"]["get"]):
         names.add(described["components"]["parameters"][name]["name"])
-    assert {"download", "Range"} <= names
-    assert names - {"download", "Range", "If-None-Match"} == set(PARAMETERS)
+    assert {"download", "Range", "access_token"} <= names
+    assert names - {"download", "access_token", "Range", "If-None-Match"} == set(PARAMETERS)
 
 
 def test_a_file_may_be_sent_with_each_field_that_clients_may_set(stage: Stage) -> None:

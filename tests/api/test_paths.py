@@ -94,6 +94,43 @@ def test_what_is_no_encoding_stays_as_it_is(admin: Client, pages_path: str) -> N
         ), path
 
 
+def test_a_slash_at_the_end_of_a_path_changes_nothing(admin: Client, pages_path: str) -> None:
+    assert admin.get("/collections/").data == admin.get("/collections").data
+    assert admin.get(f"{pages_path}/").data == admin.get(pages_path).data
+    assert admin.get(f"{pages_path}/?filter[id]=a%2Fb&fields=id").data == [{"id": "a/b"}]
+    assert admin.search(f"{pages_path}/", {"limit": 1}).status == 200
+    permission = {"collection": "pages", "action": "read", "fields": ["id"]}
+    created = admin.post("/permissions/", permission).data["id"]
+    assert admin.patch(f"/permissions/{created}/", {"fields": ["title"]}).status == 200
+    assert admin.delete(f"/permissions/{created}/").status == 204
+    assert admin.send("HEAD", "/server/ping/").status == 200
+    assert admin.get("/server/ping/").text == admin.get("/server/ping").text
+    for path in ("/collections//", f"{pages_path}//", "//", "/nothing/"):
+        assert admin.get(path).status == 404, path
+
+
+def test_only_a_slash_that_is_not_encoded_may_be_left_out(admin: Client, pages_path: str) -> None:
+    admin.post(pages_path, [{"id": "end/", "title": "with"}, {"id": "end", "title": "without"}])
+    for path, title in (
+        ("end", "without"),
+        ("end/", "without"),
+        ("end%2F", "with"),
+        ("end%2F/", "with"),
+    ):
+        assert admin.get(f"{pages_path}/{path}").data["title"] == title, path
+    assert admin.get(f"{pages_path}/gr%C3%BCn%2F%E6%97%A5%E6%9C%AC/").data["title"] == "grün/日本"
+    assert admin.get(f"{pages_path}/a%2Fb//").status == 404
+    assert admin.delete(pages_path, ["end", "end/"]).status == 204
+
+
+def test_a_path_with_a_slash_at_its_end_is_logged_without_it(
+    admin: Client, pages_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="cms.access"):
+        admin.get(f"{pages_path}/?limit=1")
+    assert [record.getMessage() for record in caplog.records] == [f"GET {pages_path} 200"]
+
+
 @pytest.fixture
 def call_application(stage: Stage, pages_path: str) -> Callable[..., tuple[int, bytes]]:
     """Call the application as servers do: `call_application(path_info, **environ)`."""
@@ -139,6 +176,7 @@ def call_application(stage: Stage, pages_path: str) -> Callable[..., tuple[int, 
         ("/items/pages/a/b", {"RAW_URI": "/cms/items/pages/a%2Fb", "SCRIPT_NAME": "/cms"}),
         ("/items/pages/a/b", {"RAW_URI": "/c%6ds/items/pages/a%2Fb", "SCRIPT_NAME": "/cms"}),
         ("/items/pages/a/b", {"RAW_URI": "/cms/items/pages/a%2Fb"}),
+        ("/items/pages/a/b/", {"RAW_URI": "/cms/items/pages/a%2Fb/?x", "SCRIPT_NAME": "/cms"}),
         ("/items/pages/a/b", {"RAW_URI": "http://x/cms/items/pages/a%2Fb", "SCRIPT_NAME": "/cms"}),
     ],
 )

@@ -102,7 +102,7 @@ def test_fields_that_are_not_allowed_are_not_there_for_any_operand(library: Libr
         "deep[{}][_limit]=1&fields={}",
         "filter[_or][0][{}]=x1",
         "filter[id][{}][_eq]=1",
-        "aggregate[count]=*&sort=count.{}",
+        "groupBy=id&aggregate[count]=*&sort=count.{}",
     )
     for operand in operands:
         hidden, missing = (
@@ -296,3 +296,17 @@ def test_a_collection_behind_a_field_is_named_only_where_it_is_there(
                 to_admin,
                 query_string,
             )
+
+
+def test_a_sort_through_a_list_takes_only_what_the_caller_may_read(library: Library) -> None:
+    path = f"{library.authors.path}?fields=name&sort="
+    everyone = may(library.authors.name)
+    reader = library.new_member(everyone, may(library.books.name, "author", "title"))
+    # Ann has One and Two, of which Two is a draft; Ben has Three.
+    assert [row["name"] for row in reader.get(f"{path}-books.title").data] == ["Ann", "Ben"]
+    some = may(library.books.name, "author", "title", permissions=PUBLISHED)
+    restricted = library.new_member(everyone, some)
+    assert [row["name"] for row in restricted.get(f"{path}-books.title").data] == ["Ben", "Ann"]
+    assert reader.get(f"{path}books.price").status == 403
+    without_link = library.new_member(everyone, may(library.books.name, "title"))
+    assert without_link.get(f"{path}books.title").status == 403

@@ -363,3 +363,50 @@ def test_a_name_behind_the_id_may_hold_an_encoded_slash(files: FileService) -> N
     key = files.add(TEXT, "digits.txt")["id"]
     assert get(files, f"/assets/{key}/a%2Fb%3F.txt").status == 200
     assert get(files, f"/assets/{key}/a/b.txt").status == 404
+
+
+def test_the_address_of_an_asset_may_hold_a_token(files: FileService) -> None:
+    path = f"/assets/{files.add(TEXT, 'digits.txt')['id']}"
+    anonymous = files.stage.anonymous
+    reader = member(files.stage, may("system_files"))
+    token = reader._token
+    assert anonymous.get(path).status == 403
+    for name in ("", "/photo.txt", "/"):
+        answer = anonymous.get(f"{path}{name}?access_token={token}")
+        assert (answer.status, answer.content) == (200, TEXT), name
+        assert answer.headers["cache-control"].startswith("private")
+        assert answer.headers["referrer-policy"] == "no-referrer"
+    assert anonymous.send("HEAD", f"{path}?access_token={files.admin._token}").status == 200
+    assert "referrer-policy" not in reader.get(path).headers
+    for wrong in ("garbage", "a.b.c", f"{files.admin._token}x"):
+        assert anonymous.get(f"{path}?access_token={wrong}").status == 401, wrong
+    # The header is the caller's word, as it is beside a cookie.
+    assert reader.get(f"{path}?access_token=garbage").status == 200
+    cookie = {"Cookie": "cms_session_token=garbage"}
+    assert anonymous.send("GET", f"{path}?access_token={token}", **cookie).status == 200
+
+
+def test_no_other_address_may_hold_a_token(files: FileService) -> None:
+    token = files.admin._token
+    for method, path in (
+        ("GET", "/files"),
+        ("GET", "/users/me"),
+        ("POST", "/files"),
+        ("GET", "/server/info"),
+        ("SEARCH", "/files"),
+    ):
+        answer = files.stage.anonymous.send(method, f"{path}?access_token={token}")
+        assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"]), path
+        assert "/assets" in answer.errors[0]["message"]
+        assert str(token) not in answer.text
+
+
+def test_a_token_in_an_address_is_not_logged(
+    files: FileService, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = str(files.admin._token)
+    with caplog.at_level("DEBUG"):
+        files.stage.anonymous.get(f"{text}?access_token={token}")
+        files.stage.anonymous.get(f"{text}?access_token={token}x")
+    assert caplog.records
+    assert not any(token in f"{record.getMessage()} {vars(record)}" for record in caplog.records)

@@ -240,7 +240,7 @@ def _sorting(draw: st.DrawFn, shape: Shape, collection: Collection) -> Json:
 
 @st.composite
 def _term(draw: st.DrawFn, shape: Shape, collection: Collection, depth: int) -> str:
-    steps = [name for name, link in collection.links.items() if not link.many]
+    steps = list(collection.links)
     if depth and steps and draw(st.integers(0, 2)) == 0:
         step = draw(st.sampled_from(steps))
         return f"{step}.{draw(_term(shape, shape[collection.links[step].target], depth - 1))}"

@@ -80,25 +80,34 @@ def ordered(
         path = term.removeprefix("-").split(".")
         rows = sorted(
             rows,
-            key=lambda row: _sorted_by(tables, collection, row, path),
+            key=lambda row: _sorted_by(
+                tables, collection, row, path, descending=term.startswith("-")
+            ),
             reverse=term.startswith("-"),
         )
     return rows
 
 
-def _sorted_by(tables: Tables, collection: Collection, row: Row, path: Path) -> Any:
-    """Return the rank of the value at the end of a path of to-one links;
-    it is null where one leads nowhere.
+def _sorted_by(
+    tables: Tables, collection: Collection, row: Row, path: Path, *, descending: bool
+) -> Any:
+    """Return the rank of the value at the end of a path: the smallest of several, or the largest,
+    that is not null. It is null where a link leads nowhere.
     """
-    *steps, last = path
-    for step in steps:
-        link = collection.links[step]
-        related = tables.related(row, link)
-        if not related:
-            return rank(tables, "", None)
-        collection = tables.shape[link.target]
-        row = related[0]
-    return rank(tables, *value_of(tables, collection, row, last))
+    step, *rest = path
+    if not rest:
+        return rank(tables, *value_of(tables, collection, row, step))
+    link = collection.links[step]
+    target = tables.shape[link.target]
+    null = rank(tables, "", None)
+    ranks = [
+        _sorted_by(tables, target, item, rest, descending=descending)
+        for item in tables.related(row, link)
+    ]
+    ranks = [each for each in ranks if each != null]
+    if not ranks:
+        return null
+    return max(ranks) if descending else min(ranks)
 
 
 # What is shown
@@ -115,11 +124,20 @@ def item(
 ) -> dict[str, Any]:
     """Return one item with what its paths ask for."""
     shows: dict[str, Any] = {}
-    for name, rests in requested_fields(collection, paths).items():
+    requested = requested_fields(collection, paths)
+    for name, rests in requested.items():
         meant = aliases.get(name, name)
         key = name if name in aliases else key_of(name)
         link = collection.links.get(meant)
         if link and link.collection_column:
+            # An item of a collection that is not opened is its key.
+            opened = (
+                collection.links[arm].target
+                for arm in collection.arms(link.near)
+                if arm in requested
+            )
+            if row[link.collection_column] not in (None, *opened):
+                shows[link.near] = row[link.near]
             shows[link.near] = shows.get(link.near) or _related_items(
                 tables, row, link, paths=rests, deep={}
             )

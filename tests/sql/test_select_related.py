@@ -187,13 +187,14 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "parts",
         "fields=item:tags.name",
         fresh(
-            '(SELECT row_to_json(n.*) FROM (SELECT t1."name"::text AS "name" FROM "tags" AS t1 '
-            'WHERE t1."id" = '
+            'coalesce((SELECT row_to_json(n.*) FROM (SELECT t1."name"::text AS "name" FROM "tags" '
+            'AS t1 WHERE t1."id" = '
             'CASE WHEN t0."kind" = $1::text AND t0."item"::text ~ $2::text THEN '
             't0."item"::text::bigint END) '
-            'AS n LIMIT 1) AS c0 FROM "parts" AS t0 ORDER BY t0."id" LIMIT 100'
+            'AS n LIMIT 1), to_json(CASE WHEN t0."kind" <> ALL ($3::text[]) THEN t0."item" '
+            'END::text)) AS c0 FROM "parts" AS t0 ORDER BY t0."id" LIMIT 100'
         ),
-        ["tags", INTEGER],
+        ["tags", INTEGER, ["tags"]],
     ),
     (
         "parts",
@@ -207,11 +208,10 @@ READS: list[tuple[str, str, str, list[object]]] = [
             '"text" FROM "notes" AS t1 WHERE t1."id" = CASE WHEN t0."kind" = $3::text AND '
             't0."item"::text ~ '
             '$4::text THEN t0."item"::text::uuid END) '
-            'AS n LIMIT 1)) AS c0 FROM "parts" AS t0 ORDER BY '
-            't0."id" LIMIT '
-            "100"
+            'AS n LIMIT 1), to_json(CASE WHEN t0."kind" <> ALL ($5::text[]) THEN t0."item" '
+            'END::text)) AS c0 FROM "parts" AS t0 ORDER BY t0."id" LIMIT 100'
         ),
-        ["tags", INTEGER, "notes", UUID],
+        ["tags", INTEGER, "notes", UUID, ["tags", "notes"]],
     ),
     (
         "parts",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hmac
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import falcon
 from cachebox import LRUCache
 
 from cms.auth.tokens import claims_of, session_of
-from cms.errors import invalid_token
+from cms.errors import invalid_query, invalid_token
 from cms.hashing.passwords import digest
 from cms.http.requests.cookies import session_cookie
 from cms.http.requests.host_identity import Identify, host_identity
@@ -21,6 +22,14 @@ from cms.store.identity import ANONYMOUS, Identity
 MAX_CACHED_TOKENS = 5_000
 MAX_CACHED_TOKEN_LENGTH = 200
 """The service's own tokens are shorter."""
+
+
+TOKEN_PARAMETER = "access_token"
+"""The parameter of the address of an asset that stands for the Authorization header."""
+_MISPLACED_TOKEN = (
+    f"{TOKEN_PARAMETER} is for GET /assets alone, because addresses are logged on their way; "
+    "send the header Authorization"
+)
 
 
 class _VerifiedToken(NamedTuple):
@@ -60,15 +69,30 @@ class Authentication:
             lambda: client_of(request, trusted_proxies=self._trusted_proxies),
         )
 
+    def process_resource(
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        resource: object,
+        params: Mapping[str, str],
+    ) -> None:
+        """Refuse a token in the address where no browser needs it there."""
+        if TOKEN_PARAMETER not in request.params:
+            return
+        is_asset = (request.uri_template or "").startswith("/assets/")
+        if not is_asset or request.method not in SAFE_METHODS:
+            raise invalid_query(_MISPLACED_TOKEN, parameter=TOKEN_PARAMETER)
+        # Pages that the file leads to must not learn its address.
+        response.set_header("Referrer-Policy", "no-referrer")
+
     def _identity(self, request: falcon.Request) -> Identity:
-        """Return the caller of the Authorization header, else the user of the browser.
+        """Return the caller of the header or the address, else the user of the browser.
 
         Raises `Refused`.
         """
-        kind, _, token = request.env.get("HTTP_AUTHORIZATION", "").partition(" ")
-        token = token.strip()
-        if kind.lower() != "bearer" or not token:
-            # The header comes first: a browser sends its cookie along without being asked.
+        # Both come before a cookie, which a browser sends along without being asked.
+        token = _bearer_token(request) or request.get_param(TOKEN_PARAMETER)
+        if not token:
             return self._from_browser(request)
         # Access tokens are JWTs of three parts; static tokens have no dots.
         if token.count(".") == 2:
@@ -131,3 +155,8 @@ class Authentication:
         # The token of a share names no user: its session says which share it is.
         identity = Identity(user=claims.get("id"), session=claims["session"])
         return _VerifiedToken(identity, float(claims["exp"]))
+
+
+def _bearer_token(request: falcon.Request) -> str:
+    kind, _, token = request.env.get("HTTP_AUTHORIZATION", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""

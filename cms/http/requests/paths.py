@@ -56,10 +56,27 @@ def path_of(environ: Mapping[str, Any], path: str) -> str:
     if "%" not in target or _ENCODED.search(target) is None:
         return path
     target_path = ENCODED_SLASH.join(map(_decoded, _ENCODED.split(_path_of_target(target))))
-    if not target_path.replace(ENCODED_SLASH, "/").endswith(path):
+    # The path has lost the last slash (`without_last_slash`), the target has not.
+    for whole_path in (target_path, target_path.removesuffix("/")):
+        if whole_path.replace(ENCODED_SLASH, "/").endswith(path):
+            # The target begins with the prefix under which the service is mounted.
+            return whole_path[-len(path) :]
+    return path
+
+
+def without_last_slash(environ: Mapping[str, Any]) -> str:
+    """Return the path of a request without a slash at its end; one that is encoded stays."""
+    path = str(environ.get("PATH_INFO", ""))
+    if len(path) == 1 or not path.endswith("/"):
         return path
-    # The target begins with the prefix under which the service is mounted, the path does not.
-    return target_path[-len(path) :]
+    if sent_path(environ).lower().endswith("%2f"):
+        return path
+    return path.removesuffix("/")
+
+
+def sent_path(environ: Mapping[str, Any]) -> str:
+    """Return the path of a request as the client sent it, `/` where the server does not tell."""
+    return _path_of_target(str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or ""))
 
 
 def _path_of_target(target: str) -> str:

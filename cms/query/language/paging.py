@@ -31,7 +31,7 @@ A limit of 37 is printed as LIMIT 50, and cut to 37 by a parameter.
 _GUESSED_PART = 10
 """PostgreSQL takes a page of unknown limit for a tenth of the rows that it is cut from."""
 
-WINDOW_MINIMUMS = {"limit": -1, "offset": 0, "page": 1}
+WINDOW_MINIMUMS = {"limit": -1, "offset": 0, "page": 0}
 """The parameters of a page, each with the minimum that it takes."""
 
 
@@ -71,7 +71,7 @@ def parse_window(params: Params, page: PageSizes, literals: Literals) -> Window 
     size = parse_page_size(params, page)
     offset = integer_of(params, "offset", minimum=WINDOW_MINIMUMS["offset"])
     number = integer_of(params, "page", minimum=WINDOW_MINIMUMS["page"])
-    # `offset` wins over `page`.
+    # `offset` wins over `page`, and the page 0 is the first one, like 1.
     if offset is None:
         offset = _page_offset(number or 1, size)
     if offset > limits.MAX_OFFSET:

@@ -89,7 +89,8 @@ class QueryParser:
             deep=tuple(_deep_queries(unnamed)),
             checked_only=tuple(checked_only),
             filter=self._filter(params),
-            sort=self._sort(params, aggregated=is_grouped),
+            # One row of aggregates has no order, whatever `sort` says.
+            sort=() if aggregates and not groups else self._sort(params, aggregated=is_grouped),
             window=self._window(without_cursor(params)),
             search=self._search(params),
             aggregates=aggregates,

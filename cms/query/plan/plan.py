@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from cms.errors import invalid_query
-from cms.query.language.ast import RowOutput, SearchWord, Slot
+from cms.query.language.ast import Constant, RowOutput, SearchWord, Slot
 from cms.query.language.parameters import COUNT_ESTIMATE, COUNTS
 from cms.query.plan.best_matches import (
     best_by_words,
@@ -28,6 +28,7 @@ from cms.query.plan.guarded import (
     GuardedOutput,
     GuardedQuery,
     GuardedTerm,
+    GuardedTest,
     RelatedSearch,
     RelevanceTerm,
 )
@@ -111,10 +112,10 @@ def _outputs(query: GuardedQuery) -> tuple[Output, ...]:
     outputs_by_key: dict[str, list[GuardedOutput]] = {}
     for output in query.outputs:
         outputs_by_key.setdefault(output.key, []).append(output)
-    return tuple(map(_output, outputs_by_key.values()))
+    return tuple(_output(query.collection, outputs) for outputs in outputs_by_key.values())
 
 
-def _output(outputs: list[GuardedOutput]) -> Output:
+def _output(collection: Collection, outputs: list[GuardedOutput]) -> Output:
     """Return the one output of a key: a column, related items, or both of a many-to-any field."""
     columns: list[Output] = []
     guarded_embeds: list[GuardedEmbed] = []
@@ -126,7 +127,7 @@ def _output(outputs: list[GuardedOutput]) -> Output:
     if not guarded_embeds:
         return columns[0]
     embeds = tuple(map(_embed, guarded_embeds))
-    return _merge_embeds(embeds, guarded_embeds[0].field, is_shared=len(outputs) > 1)
+    return _merge_embeds(collection, embeds, guarded_embeds[0].field)
 
 
 def _embed(output: GuardedEmbed) -> Embed:
@@ -137,7 +138,7 @@ def _embed(output: GuardedEmbed) -> Embed:
     return Embed(output.key, output.step, inner, keys_only=output.keys_only)
 
 
-def _merge_embeds(embeds: tuple[Embed, ...], field: Field, *, is_shared: bool) -> Output:
+def _merge_embeds(collection: Collection, embeds: tuple[Embed, ...], field: Field) -> Output:
     """Return one output for the targets of a many-to-any field, which share a key.
 
     If no target is opened, the output is the column itself, in the rows whose item is seen.
@@ -147,9 +148,15 @@ def _merge_embeds(embeds: tuple[Embed, ...], field: Field, *, is_shared: bool) -
     if all(map(_is_key_in_column, embeds)):
         # The target still decides what is seen: a row whose item is hidden shows null.
         return ValueOutput(key, Value(field, when=AnyOf(tuple(map(_is_seen, embeds)))))
-    if is_shared:
-        return EmbedChoice(key, embeds)
-    return embeds[0]
+    naming_column = embeds[0].step.link.collection_field
+    if naming_column is None or embeds[0].step.link.to_many:
+        return embeds[0]
+    # The rules of both columns hold for their values, as for every item.
+    opened = tuple(embed.step.link.target for embed in embeds)
+    is_other = typed_test(
+        GuardedTest("_nin", (Constant(opened),)), Value(collection.fields[naming_column])
+    )
+    return EmbedChoice(key, embeds, Value(field, when=both(embeds[0].step.when, is_other)))
 
 
 def _is_key_in_column(embed: Embed) -> bool:
@@ -304,12 +311,6 @@ def _term(term: GuardedTerm | AggregateTerm) -> Order:
     # query (cms/items/write/transaction/named_keys.py), but not a sort by them.
     if isinstance(term, AggregateTerm):
         raise invalid_query("Only groups are sorted by aggregates", parameter="sort")
-    for step in term.path:
-        if step.link.to_many:
-            name = step.link.relation.one_field
-            raise invalid_query(
-                f'"{name}" leads to many items and gives no order', parameter="sort"
-            )
     value = value_of(term.value)
     if Trait.SORTING not in value.type.traits:
         raise unfit(value, "cannot be sorted by", "sort")

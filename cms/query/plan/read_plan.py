@@ -235,7 +235,10 @@ def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A value to sort by, at the end of a path of to-one steps."""
+    """A value to sort by, at the end of a path.
+
+    Of the items of a list it is the smallest that is not null, and `descending` the largest.
+    """
 
     value: Value
     path: tuple[LinkStep, ...] = ()
@@ -270,10 +273,14 @@ class Embed:
 
 @dataclass(frozen=True, slots=True)
 class EmbedChoice:
-    """A many-to-any field: the target that the row names, or null."""
+    """A many-to-any field: the item that the row names, or null.
+
+    Of an item of any other collection it is the key, `other_key`.
+    """
 
     key: str
     embeds: tuple[Embed, ...]
+    other_key: Value
 
 
 Output = ValueOutput | Embed | EmbedChoice

@@ -214,7 +214,8 @@ def embed_many(item: Embed, level: int) -> Fragment:
 def embed_choice(item: EmbedChoice, level: int) -> Fragment:
     # At most one is not NULL: the collection field of a row names one collection.
     targets = [embed_one(embed, level) for embed in item.embeds]
-    return fill("coalesce({0})", commas(targets))
+    other_key = fill("to_json({0})", output_value(item.other_key, level))
+    return fill("coalesce({0})", commas([*targets, other_key]))
 
 
 def related_rows(item: Embed, level: int) -> Fragment:
