@@ -10,6 +10,7 @@ from cms.openapi.json_schemas import (
     OBJECT,
     TEXT,
     JsonSchema,
+    any_of,
     array_of,
     nullable,
     object_of,
@@ -92,6 +93,14 @@ def _delete(summary: str) -> Operation:
     return write(summary, is_for_admins=True)
 
 
+_NEW_COLLECTION = object_of({"collection": TEXT}, {**_SETTINGS, "fields": array_of(OBJECT)})
+_CREATE_COLLECTIONS = write(
+    "Create a collection, or several",
+    any_of(_NEW_COLLECTION, array_of(_NEW_COLLECTION)),
+    data(any_of(reference(COLLECTION), array_of(reference(COLLECTION)))),
+    parameters=("Idempotency-Key",),
+    is_for_admins=True,
+)
 _SNAPSHOT = read(
     "Read the structure as a document",
     Answer("The document.", {JSON: OBJECT, _YAML: OBJECT}),
@@ -123,9 +132,7 @@ STRUCTURE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
     {
         "/collections": {
             "get": _list("List collections", COLLECTION),
-            "post": _create(
-                "Create a collection", COLLECTION, "collection", fields=array_of(OBJECT)
-            ),
+            "post": _CREATE_COLLECTIONS,
             "patch": _change_many("Change several collections", COLLECTION, "collection"),
         },
         "/collections/{collection}": {

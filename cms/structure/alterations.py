@@ -16,6 +16,7 @@ from cms.schema.definitions import (
     length_inconsistencies,
     special_inconsistencies,
 )
+from cms.schema.field_spellings import in_our_words
 from cms.schema.meta_settings import (
     COLUMN_SCHEMA,
     FIELD_KEYS,
@@ -25,7 +26,7 @@ from cms.schema.meta_settings import (
     unknown_keys,
 )
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
-from cms.schema.names import duplicate_name_problem, invalid_name_reason
+from cms.schema.names import duplicate_name_problem, invalid_field_name_reason
 from cms.schema.reasons import not_one_of
 from cms.schema.types import ALIAS_SPECIALS, TYPES, type_named
 from cms.schema.types.field_type import FieldType
@@ -92,7 +93,7 @@ def rename_field(
     transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue
 ) -> None:
     """Rename a field, and every reference to it."""
-    if reason := invalid_name_reason(name):
+    if reason := invalid_field_name_reason(name, is_alias=field.column is None):
         raise invalid_payload(f"field: {reason}", field="field", value=abbreviated(name))
     owner = catalogue.collections[field.collection]
     new_name = str(name)
@@ -115,6 +116,7 @@ def _parse(field: Field, payload: Mapping[str, object], problems: list[Problem])
     """Return the change that a body asks for; raises `Refused` if it cannot be read."""
     problems += unknown_keys(payload, FIELD_KEYS)
     field_type = collect_problems(problems, lambda: _type_of(payload, field))
+    payload = in_our_words(payload, field_type)
     meta = parse_settings(payload.get("meta"), FIELD_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, "schema", problems)
     if problems or field_type is None:
