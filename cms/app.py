@@ -328,7 +328,7 @@ def _add_structure(app: App, config: Config) -> None:
     app.add_route("/relations/{collection}/{field}", structure.RelationResource(store))
     app.add_route("/schema/snapshot", schema.SchemaSnapshotResource(store))
     app.add_route("/schema/diff", schema.SchemaDiffResource(store, config.max_payload_size))
-    app.add_route("/schema/apply", schema.SchemaApplyResource(store))
+    app.add_route("/schema/apply", schema.SchemaApplyResource(store, config.max_payload_size))
 
 
 def _add_items(app: App, config: Config) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import falcon
 
 from cms.errors import invalid_payload, no_object
@@ -26,7 +28,7 @@ class CollectionsResource(StructureResource):
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = read_json(request)
-        payloads = payload if isinstance(payload, list) else [payload]
+        payloads: list[Any] = payload if isinstance(payload, list) else [payload]
         # An empty array would do nothing, and so is a mistake.
         if not payloads or not all(isinstance(one, dict) for one in payloads):
             raise no_object()

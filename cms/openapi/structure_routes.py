@@ -107,22 +107,29 @@ _SNAPSHOT = read(
     parameters=("include", "schema_export"),
     is_for_admins=True,
 )
+
+
+def _document(schema: JsonSchema) -> Body:
+    """Return a body that may also be the file of a form."""
+    form = object_of({"file": {"type": "string", "format": "binary"}})
+    return Body({JSON: schema, _YAML: schema, "multipart/form-data": form})
+
+
 _DIFF = write(
     "Compare the structure with a document",
-    Body(
-        {
-            JSON: OBJECT,
-            _YAML: OBJECT,
-            "multipart/form-data": object_of({"file": {"type": "string", "format": "binary"}}),
-        }
-    ),
+    _document(OBJECT),
     data(OBJECT, "What leads from the structure to the document."),
     Answer("There is no difference.", status=204),
     is_for_admins=True,
 )
 _APPLY = write(
     "Change the structure by a difference",
-    object_of({"hash": TEXT, "diff": OBJECT}, {"allow_destructive": FLAG}),
+    _document(
+        object_of(
+            {"hash": TEXT, "diff": OBJECT},
+            {"ignored": array_of(OBJECT), "allow_destructive": FLAG},
+        )
+    ),
     NO_CONTENT,
     parameters=("allow_destructive",),
     is_for_admins=True,

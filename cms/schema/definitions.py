@@ -198,7 +198,7 @@ def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> Field
     field = FieldDefinition(str(name), field_type, meta, schema)
     for setting, reason in _inconsistencies(field):
         problems.append(_problem(f"{prefix}{setting}", reason, _setting_value(field, setting)))
-    meta = _with_implied_specials(field)
+    meta = with_implied_specials(field)
     # Without its record an alias would not be there.
     has_record = field.is_alias or bool(meta["special"]) or not _is_null(payload, "meta")
     return replace(field, meta=meta, has_record=has_record)
@@ -330,7 +330,7 @@ def _alias_inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
     return []
 
 
-def _with_implied_specials(field: FieldDefinition) -> MetaSettings:
+def with_implied_specials(field: FieldDefinition) -> MetaSettings:
     """Return a field's settings with the special markers that its type implies.
 
     Some types can be read back from their column by the marker only: csv is text in PostgreSQL.

@@ -43,8 +43,9 @@ def _markers(special: list[object], field_type: FieldType | None) -> list[object
 
 def _column_settings(schema: Mapping[str, object], field_type: FieldType) -> dict[str, object]:
     settings = without(schema, ("length", *_meaningless(schema, field_type)))
-    if "max_length" in field_type.size_settings and settings.get("max_length") is None:
-        settings["max_length"] = schema.get("length")
+    length = schema.get("length")
+    if length is not None and "max_length" in field_type.size_settings:
+        settings.setdefault("max_length", length)
     # A key is unique, and what makes a column unique is an index.
     for implying, implied in (("is_primary_key", "is_unique"), ("is_unique", "is_indexed")):
         if settings.get(implying) is True and implied in settings:

@@ -48,20 +48,32 @@ def alter(
     transaction: Transaction, owner: Collection, field: Field, payload: Mapping[str, object]
 ) -> None:
     """Change a field as a body asks; raises `Refused` for a change that would lose data."""
+    alteration, meta = checked(owner, field, payload)
+    if field.column and owner.kind is Kind.TABLE:
+        alter_column(transaction, alteration, field.column)
+    # GET answers null for a field without a record: sending that back creates no record.
+    if payload.get("meta") is not None or meta:
+        metadata.save_field_record(transaction, owner.name, field.name, meta)
+
+
+def checked(
+    owner: Collection, field: Field, payload: Mapping[str, object]
+) -> tuple[Alteration, MetaSettings]:
+    """Return the change that a body asks for, and the settings of `meta` to save.
+
+    Raises `Refused` for a change that is refused whatever the column holds.
+    """
     problems: list[Problem] = []
     alteration = _parse(field, payload, problems)
     meta = collect_problems(problems, lambda: _checked_meta(alteration))
     problems += _problems_of_fixed(owner, alteration)
     if problems or meta is None:
         raise Refused(problems)
-    if field.column and owner.kind is Kind.TABLE:
-        alter_column(transaction, alteration, field.column)
+    has_column = field.column is not None and owner.kind is Kind.TABLE
     # Of an alias, and of a column of a view, a client may still send the whole record back.
-    elif alteration.changes_type or not _is_unchanged(alteration):
+    if not has_column and (alteration.changes_type or not _is_unchanged(alteration)):
         raise invalid_payload(f'"{field.name}" has no column that could change', field="schema")
-    # GET answers null for a field without a record: sending that back creates no record.
-    if payload.get("meta") is not None or meta:
-        metadata.save_field_record(transaction, owner.name, field.name, meta)
+    return alteration, meta
 
 
 def problems_of_change(field: Field, payload: Mapping[str, object]) -> list[Problem]:

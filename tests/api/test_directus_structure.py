@@ -171,3 +171,11 @@ def test_a_key_that_counts_up_may_name_its_sequence(api: Client) -> None:
     other = {**schema, "default_value": 5}
     fields = [{"field": "id", "type": "integer", "schema": other}]
     assert api.post("/collections", {**payload, "fields": fields}).status == 400
+
+
+def test_a_change_of_another_setting_leaves_the_length(api: Client, things: str) -> None:
+    schema = {"max_length": 400}
+    assert api.post(things, {"field": "value", "type": "string", "schema": schema}).status == 200
+    changed = api.patch(f"{things}/value", {"schema": {"is_nullable": True}}).data
+    assert changed["schema"]["max_length"] == 400
+    assert api.delete(f"{things}/value").status == 204
