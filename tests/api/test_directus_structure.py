@@ -179,3 +179,45 @@ def test_a_change_of_another_setting_leaves_the_length(api: Client, things: str)
     changed = api.patch(f"{things}/value", {"schema": {"is_nullable": True}}).data
     assert changed["schema"]["max_length"] == 400
     assert api.delete(f"{things}/value").status == 204
+
+
+def test_forms_know_how_to_show_each_field_of_a_system_collection(api: Client) -> None:
+    fields = {
+        (record["collection"], record["field"]): record
+        for record in api.get("/fields").data
+        if record["collection"].startswith("system_")
+    }
+    assert all(record["meta"]["interface"] for record in fields.values())
+    assert "text" not in {record["type"] for record in fields.values()}
+    interfaces = {
+        ("system_users", "status"): "select-dropdown",
+        ("system_users", "avatar"): "file",
+        ("system_users", "description"): "input-multiline",
+        ("system_users", "role"): "select-dropdown-m2o",
+        ("system_roles", "users"): "list-o2m",
+        ("system_activity", "user"): "user",
+        ("system_settings", "project_color"): "select-color",
+        ("system_flows", "options"): "input-code",
+        ("system_roles", "admin_access"): "boolean",
+    }
+    assert {name: fields[name]["meta"]["interface"] for name in interfaces} == interfaces
+    status = fields["system_users", "status"]["meta"]["options"]["choices"]
+    assert {"text": "Active", "value": "active"} in status
+    assert fields["system_users", "id"]["meta"]["hidden"] is True
+    assert fields["system_users", "email"]["meta"]["hidden"] is False
+
+
+def test_relations_of_system_collections_have_settings(api: Client) -> None:
+    relations = [
+        relation
+        for relation in api.get("/relations").data
+        if relation["collection"].startswith("system_")
+    ]
+    for relation in relations:
+        meta = relation["meta"]
+        assert (meta["many_collection"], meta["many_field"], meta["one_collection"]) == (
+            relation["collection"],
+            relation["field"],
+            relation["related_collection"],
+        )
+    assert api.get("/relations/system_users/role").data["meta"]["one_field"] == "users"
