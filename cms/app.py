@@ -291,6 +291,7 @@ def _add_people(app: App, links: MailLinks, secret: str) -> None:
     store = app.store
     _add_system_items(app, USERS, ROLES, PERMISSIONS, NOTIFICATIONS, PRESETS, TRANSLATIONS)
     app.add_route("/users/me", auth.MeResource(store))
+    app.add_route("/users/me/track/page", auth.LastPageResource(store))
     app.add_route("/users/invite", accounts.InviteResource(store, links.invite))
     app.add_route("/users/invite/accept", accounts.AcceptInviteResource(store, links.invite))
     app.add_route("/users/register", accounts.RegisterResource(store, links.register))
@@ -303,9 +304,8 @@ def _add_people(app: App, links: MailLinks, secret: str) -> None:
     app.add_route("/users/me/tfa/recovery-codes", factors.RecoveryCodesResource(store, secret))
     app.add_route("/permissions/explain", rights.ExplainRightsResource(store))
     app.add_route("/permissions/me", rights.MyPermissionsResource(store))
-    app.add_route(
-        "/permissions/me/{collection}/{key}", rights.MyPermissionsResource(store), suffix="item"
-    )
+    for path in ("/permissions/me/{collection}", "/permissions/me/{collection}/{key}"):
+        app.add_route(path, rights.MyPermissionsResource(store), suffix="item")
     app.add_route("/settings", items.SettingsResource(store))
 
 
@@ -330,7 +330,7 @@ def _add_structure(app: App, config: Config) -> None:
     app.add_route("/relations/{collection}/{field}", structure.RelationResource(store))
     app.add_route("/schema/snapshot", schema.SchemaSnapshotResource(store))
     app.add_route("/schema/diff", schema.SchemaDiffResource(store, config.max_payload_size))
-    app.add_route("/schema/apply", schema.SchemaApplyResource(store))
+    app.add_route("/schema/apply", schema.SchemaApplyResource(store, config.max_payload_size))
 
 
 def _add_items(app: App, config: Config) -> None:

@@ -259,6 +259,8 @@ CREATE TABLE system_users (
     appearance text,
     theme_light text,
     theme_dark text,
+    theme_light_overrides json,
+    theme_dark_overrides json,
     tfa_secret text,
     status text NOT NULL DEFAULT 'active',
     role uuid,
@@ -285,6 +287,8 @@ CREATE UNIQUE INDEX system_users_email_key ON system_users (lower(email));
 CREATE INDEX system_users_role_idx ON system_users (role);
 CREATE INDEX system_users_avatar_idx ON system_users (avatar);
 
+COMMENT ON COLUMN system_users.theme_light_overrides IS 'What an app shows otherwise than theme_light says';
+COMMENT ON COLUMN system_users.theme_dark_overrides IS 'What an app shows otherwise than theme_dark says';
 COMMENT ON COLUMN system_users.password IS 'Argon2 hash';
 COMMENT ON COLUMN system_users.token IS 'SHA-256 digest of the static access token';
 COMMENT ON COLUMN system_users.provider IS 'Where the user logs in: default is here, by password';

@@ -35,6 +35,8 @@ OWN_PROFILE_FIELDS = (
     "password",
     "language",
     "appearance",
+    "theme_light_overrides",
+    "theme_dark_overrides",
     "avatar",
     "tags",
     "location",

@@ -41,11 +41,18 @@ def faults_with_own_status() -> Iterator[None]:
         raise _Fault(error.message) from None
 
 
+def _print_changes(diff: Mapping[str, object] | None) -> None:
+    """Print the changes, and before them what of a snapshot of Directus is left out."""
+    for entry in (diff or {}).get("ignored", ()):  # type: ignore[attr-defined]
+        say(f"  ignored: {entry['field']}: {entry['reason']}")
+    for line in diff_lines(diff):
+        say(line)
+
+
 def print_diff(service: Service, file: str) -> bool:
     """Print the changes from the service to a file, and return whether there are any."""
     diff = _diff(service, file)
-    for line in diff_lines(diff):
-        say(line)
+    _print_changes(diff)
     return diff is not None
 
 
@@ -55,8 +62,7 @@ def apply_file(service: Service, file: str, *, allow_destructive: bool) -> None:
     if diff is None:
         say("There is no difference.")
         return
-    for line in diff_lines(diff):
-        say(line)
+    _print_changes(diff)
     # With its `hash`: the printed changes are applied only while they still are the difference.
     body = jsontext.dumps({**diff, "allow_destructive": allow_destructive})
     service.post("/schema/apply", body, media_type="application/json")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import falcon
 
 from cms.auth import sessions
+from cms.auth.last_page import set_last_page
 from cms.auth.login import Credentials, login
 from cms.auth.sessions import IssuedTokens, Issuer, Mode
 from cms.config import Config
@@ -168,6 +169,18 @@ class MeResource:
             payload=payload,
         )
         send_written(response, written)
+
+
+class LastPageResource:
+    """The page of an app that the current user has opened last."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
+        page = required_text(read_json_object(request), "last_page")
+        set_last_page(self._store, request.context.identity, page)
+        response.status = falcon.HTTP_204
 
 
 def mode_of(payload: Mapping[str, object]) -> Mode | None:

@@ -20,7 +20,11 @@ class MyPermissionsResource:
         send(response, my_abilities(self._store, request.context.identity))
 
     def on_get_item(
-        self, request: falcon.Request, response: falcon.Response, collection: str, key: str
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        collection: str,
+        key: str | None = None,
     ) -> None:
         send(
             response, my_item_abilities(self._store, request.context.identity, collection, key=key)

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 import falcon
 
 from cms import jsontext
-from cms.errors import invalid_payload, invalid_query
+from cms.errors import invalid_payload, invalid_query, no_object
 from cms.files.contents import too_large
 from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
 from cms.files.upload_form import second_file, unknown_part
 from cms.http.answers.envelope import send
 from cms.http.requests.form import form_parts, is_form
-from cms.http.requests.media import idempotency_key_of, read_json, read_json_object
+from cms.http.requests.media import idempotency_key_of, read_json
 from cms.schema_sync.content import TABLES
 from cms.schema_sync.diff_document import parse_diff
 from cms.schema_sync.document import parse_document
@@ -43,6 +43,9 @@ class SchemaSnapshotResource:
         else:
             response.data = file_format.write(document)
             response.content_type = file_format.media_type
+            response.set_header(
+                "Content-Disposition", f'attachment; filename="schema.{file_format.suffix}"'
+            )
 
 
 def _include(request: falcon.Request) -> list[str]:
@@ -65,20 +68,22 @@ class SchemaDiffResource:
         identity = request.context.identity
         # A caller who may not compare anything need not send a document.
         require_administrator(self._store, identity)
-        document = parse_document(self._read(request))
+        document = parse_document(_read_document(request, max_bytes=self._max_bytes))
         diff = diff_snapshot(self._store, identity, document)
         if diff is None:
             response.status = falcon.HTTP_204
         else:
             send(response, diff)
 
-    def _read(self, request: falcon.Request) -> object:
-        if is_form(request):
-            return _read_file(_form_content(request, max_bytes=self._max_bytes))
-        if is_yaml(without_parameters(request.content_type)):
-            chunks = iter(lambda: request.stream.read(CHUNK_BYTES), b"")
-            return _read_file(_joined(chunks, self._max_bytes))
-        return read_json(request)
+
+def _read_document(request: falcon.Request, *, max_bytes: int) -> object:
+    """Return a body in JSON or YAML, or the file of a form."""
+    if is_form(request):
+        return _read_file(_form_content(request, max_bytes=max_bytes))
+    if is_yaml(without_parameters(request.content_type)):
+        chunks = iter(lambda: request.stream.read(CHUNK_BYTES), b"")
+        return _read_file(_joined(chunks, max_bytes))
+    return read_json(request)
 
 
 def _form_content(request: falcon.Request, *, max_bytes: int) -> bytes:
@@ -112,19 +117,22 @@ def _read_file(content: bytes) -> object:
             return jsontext.loads(content)
         return read_yaml(content)
     except ValueError as error:
-        raise invalid_payload(f"The snapshot cannot be read: {error}") from None
+        raise invalid_payload(f"The document cannot be read: {error}") from None
 
 
 class SchemaApplyResource:
-    """Changes the structure by a diff, whole or not at all."""
+    """Changes the structure by a diff, sent as a snapshot is, whole or not at all."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store
+        self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         identity = request.context.identity
         require_administrator(self._store, identity)
-        payload = read_json_object(request)
+        payload = _read_document(request, max_bytes=self._max_bytes)
+        if not isinstance(payload, dict):
+            raise no_object()
         allows_loss = _allows_loss(request, payload)
         apply_diff(
             self._store,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import falcon
 
-from cms.errors import invalid_payload
+from cms.errors import invalid_payload, no_object
 from cms.http.answers.envelope import send
 from cms.http.requests.media import (
     idempotency_key_of,
@@ -30,16 +32,18 @@ class CollectionsResource(StructureResource):
         send(response, visible_records.list_collections(self._store, request.context.identity))
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json_object(request)
-        send(
-            response,
-            collections.create_collection(
-                self._store,
-                request.context.identity,
-                payload,
-                idempotency=idempotency_key_of(request),
-            ),
+        payload = read_json(request)
+        payloads: list[Any] = payload if isinstance(payload, list) else [payload]
+        # An empty array would do nothing, and so is a mistake.
+        if not payloads or not all(isinstance(one, dict) for one in payloads):
+            raise no_object()
+        records = collections.create_collections(
+            self._store,
+            request.context.identity,
+            payloads,
+            idempotency=idempotency_key_of(request),
         )
+        send(response, records if isinstance(payload, list) else records[0])
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
         changes = _patches(read_json(request), "collection")

@@ -148,6 +148,9 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
         "/users/register/verify-email": {
             "get": read("Activate an account", data(texts("status")), parameters=("token",))
         },
+        "/users/me/track/page": {
+            "patch": write("Note the page that the current user has opened", texts("last_page"))
+        },
         "/users/me/tfa/generate": {
             "post": write(
                 "Make a secret for a second factor",
@@ -178,6 +181,9 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             )
         },
         "/permissions/me": {"get": read("Tell what the caller may do", _ABILITIES)},
+        "/permissions/me/{collection}": {
+            "get": read("Tell what the caller may do with a singleton", data(OBJECT))
+        },
         "/permissions/me/{collection}/{key}": {
             "get": read("Tell what the caller may do with one item", data(OBJECT))
         },

@@ -10,6 +10,7 @@ from cms.openapi.json_schemas import (
     OBJECT,
     TEXT,
     JsonSchema,
+    any_of,
     array_of,
     nullable,
     object_of,
@@ -104,28 +105,43 @@ def _delete(summary: str) -> Operation:
     return write(summary, parameters=("Idempotency-Key",), is_for_admins=True)
 
 
+_NEW_COLLECTION = object_of({"collection": TEXT}, {**_SETTINGS, "fields": array_of(OBJECT)})
+_CREATE_COLLECTIONS = write(
+    "Create a collection, or several",
+    any_of(_NEW_COLLECTION, array_of(_NEW_COLLECTION)),
+    data(any_of(reference(COLLECTION), array_of(reference(COLLECTION)))),
+    parameters=("Idempotency-Key",),
+    is_for_admins=True,
+)
 _SNAPSHOT = read(
     "Read the structure as a document",
     Answer("The document.", {JSON: OBJECT, _YAML: OBJECT}),
     parameters=("include", "schema_export"),
     is_for_admins=True,
 )
+
+
+def _document(schema: JsonSchema) -> Body:
+    """Return a body that may also be the file of a form."""
+    form = object_of({"file": {"type": "string", "format": "binary"}})
+    return Body({JSON: schema, _YAML: schema, "multipart/form-data": form})
+
+
 _DIFF = write(
     "Compare the structure with a document",
-    Body(
-        {
-            JSON: OBJECT,
-            _YAML: OBJECT,
-            "multipart/form-data": object_of({"file": {"type": "string", "format": "binary"}}),
-        }
-    ),
+    _document(OBJECT),
     data(OBJECT, "What leads from the structure to the document."),
     Answer("There is no difference.", status=204),
     is_for_admins=True,
 )
 _APPLY = write(
     "Change the structure by a difference",
-    object_of({"hash": TEXT, "diff": OBJECT}, {"allow_destructive": FLAG}),
+    _document(
+        object_of(
+            {"hash": TEXT, "diff": OBJECT},
+            {"ignored": array_of(OBJECT), "allow_destructive": FLAG},
+        )
+    ),
     NO_CONTENT,
     parameters=("allow_destructive", "Idempotency-Key"),
     is_for_admins=True,
@@ -135,9 +151,7 @@ STRUCTURE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
     {
         "/collections": {
             "get": _list("List collections", COLLECTION),
-            "post": _create(
-                "Create a collection", COLLECTION, "collection", fields=array_of(OBJECT)
-            ),
+            "post": _CREATE_COLLECTIONS,
             "patch": _change_many("Change several collections", COLLECTION, "collection"),
         },
         "/collections/{collection}": {

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from cms.errors import Problem, Refused, invalid_payload
 from cms.schema import names
+from cms.schema.field_spellings import in_our_words
 from cms.schema.meta_settings import (
     COLLECTION_KEYS,
     COLLECTION_META,
@@ -85,6 +86,10 @@ class FieldDefinition:
     @property
     def is_key(self) -> bool:
         return self.schema.get("is_primary_key") is True
+
+    def as_key(self) -> FieldDefinition:
+        """Return the field as the primary key of its collection."""
+        return replace(self, schema=MetaSettings({**self.schema, "is_primary_key": True}))
 
     def without(self, setting: str) -> FieldDefinition:
         """Return the field without a setting of its column."""
@@ -178,9 +183,10 @@ def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> Field
     count_before = len(problems)
     problems.extend(unknown_keys(payload, FIELD_KEYS, prefix))
     name = payload.get("field")
-    if reason := names.invalid_name_reason(name):
-        problems.append(_problem(f"{prefix}field", reason, name))
     field_type = type_named(payload.get("type"))
+    payload = in_our_words(payload, field_type)
+    if reason := names.invalid_field_name_reason(name, is_alias=field_type is ALIAS):
+        problems.append(_problem(f"{prefix}field", reason, name))
     if field_type is None or not field_type.is_known:
         reason = not_one_of(_NEW_TYPES)
         problems.append(_problem(f"{prefix}type", reason, payload.get("type")))
@@ -192,7 +198,7 @@ def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> Field
     field = FieldDefinition(str(name), field_type, meta, schema)
     for setting, reason in _inconsistencies(field):
         problems.append(_problem(f"{prefix}{setting}", reason, _setting_value(field, setting)))
-    meta = _with_implied_specials(field)
+    meta = with_implied_specials(field)
     # Without its record an alias would not be there.
     has_record = field.is_alias or bool(meta["special"]) or not _is_null(payload, "meta")
     return replace(field, meta=meta, has_record=has_record)
@@ -324,7 +330,7 @@ def _alias_inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
     return []
 
 
-def _with_implied_specials(field: FieldDefinition) -> MetaSettings:
+def with_implied_specials(field: FieldDefinition) -> MetaSettings:
     """Return a field's settings with the special markers that its type implies.
 
     Some types can be read back from their column by the marker only: csv is text in PostgreSQL.
@@ -339,9 +345,15 @@ def _with_implied_specials(field: FieldDefinition) -> MetaSettings:
 
 
 def _with_key(fields: tuple[FieldDefinition, ...]) -> tuple[FieldDefinition, ...]:
-    """Return the fields of a table, with an `id` that counts up where none is a primary key."""
+    """Return the fields of a table, one of which is its primary key.
+
+    Without one, the field that counts up is; without such a field, there is a new `id`.
+    """
     if any(field.is_key for field in fields):
         return fields
+    counting = [field for field in fields if field.schema.get("has_auto_increment")]
+    if len(counting) == 1:
+        return tuple(field.as_key() if field in counting else field for field in fields)
     if any(field.name == "id" for field in fields):
         raise invalid_payload(
             'The field "id" must be the primary key, or another field must be', field="fields"

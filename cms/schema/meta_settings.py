@@ -216,6 +216,8 @@ COLUMN_SCHEMA: Mapping[str, MetaSetting] = MappingProxyType(
     }
 )
 
+COLUMN_SIZES = ("max_length", "numeric_precision", "numeric_scale")
+
 COLLECTION_SCHEMA: Mapping[str, MetaSetting] = MappingProxyType({"comment": _TEXT})
 
 _ACTIONS = one_of(*ACTIONS_BY_CODE.values())
@@ -261,6 +263,9 @@ READ_ONLY_KEYS = frozenset(
         "foreign_key_column",
         "foreign_key_schema",
         "constraint_name",
+        "sql",
+        "collation",
+        "engine",
         "many_collection",
         "many_field",
         "one_collection",

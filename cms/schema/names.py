@@ -11,6 +11,8 @@ MAX_NAME_BYTES = 63
 """Bytes of a name in PostgreSQL, which cuts longer ones off."""
 # ASCII only, so that characters are bytes.
 NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{MAX_NAME_BYTES - 1}}}")
+# Apps name dividers and notices so: `divider-x2f9`.
+_ALIAS_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{MAX_NAME_BYTES - 1}}}")
 
 
 def invalid_name_reason(name: object) -> str | None:
@@ -18,6 +20,13 @@ def invalid_name_reason(name: object) -> str | None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         return f"a name has 1 to {MAX_NAME_BYTES} characters: a letter, then letters, digits and _"
     return None
+
+
+def invalid_field_name_reason(name: object, *, is_alias: bool) -> str | None:
+    """Return why a new field cannot have a name, or None; an alias may have hyphens in its name."""
+    if is_alias and isinstance(name, str) and _ALIAS_NAME.fullmatch(name):
+        return None
+    return invalid_name_reason(name)
 
 
 def invalid_collection_name_reason(name: object) -> str | None:

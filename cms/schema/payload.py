@@ -19,6 +19,8 @@ from cms.schema.bounds import bounded
 from cms.schema.model import Collection, Field
 from cms.schema.reasons import FILLED_BY_DATABASE, NO_OBJECT, NO_SUCH_FIELD, not_one_of
 from cms.schema.types.field_type import OutOfRange, Parse, TooLong
+from cms.schema.types.structures import JSON
+from cms.schema.types.texts import CSV
 from cms.text_shapes import MASK
 
 # {"price": "19.90", "author": None}
@@ -204,6 +206,8 @@ def converter(field: Field) -> Parse:
     assert column
     if column.element:
         return parse_list(column)
+    if field.type is JSON and CSV.marker in field.special:
+        return _parse_names
     # PostgreSQL would refuse another value by a message that names no field.
     if column.choices:
         return _one_of(parse, column.choices)
@@ -212,6 +216,13 @@ def converter(field: Field) -> Parse:
     # Bounds apply to the stored value: the hash, and not the secret.
     in_range = field.type.range_test(column.precision, column.scale)
     return bounded(parse, column.max_length, in_range)
+
+
+def _parse_names(value: object) -> str:
+    """Take names also as a text with commas between them."""
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(",") if name.strip()]
+    return JSON.parse(value)
 
 
 def _seal_of(field: Field) -> Callable[[str], str] | None:

@@ -9,6 +9,8 @@ from cms.schema.defaults import default_of
 from cms.schema.meta_settings import COLLECTION_META, FIELD_META
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
 from cms.schema.system import is_system
+from cms.schema.system_forms import form_of
+from cms.schema.types.texts import STRING, TEXT
 
 Record = dict[str, object]
 
@@ -70,10 +72,17 @@ def field_record(field: Field) -> Record:
     return {
         "collection": field.collection,
         "field": field.name,
-        "type": field.type.name,
+        "type": _type_name(field),
         "meta": _field_meta(field),
         "schema": schema,
     }
+
+
+def _type_name(field: Field) -> str:
+    # The interface calls all texts of system collections strings, which one line holds.
+    if field.type is TEXT and is_system(field.collection):
+        return STRING.name
+    return field.type.name
 
 
 def requested_field_record(field: Field) -> Record:
@@ -97,7 +106,8 @@ def _field_meta(field: Field) -> Record | None:
     # An app must be offered the choices of an enum, whether the field has a record or not.
     if field.meta is None and not is_of_system and not field.choices:
         return None
-    meta = {**(field.meta or {}), **_choice_options(field)}
+    form = form_of(field) if is_of_system else {}
+    meta = {**form, **(field.meta or {}), **_choice_options(field)}
     record: Record = {
         "id": meta.get("id"),
         "collection": field.collection,
@@ -160,7 +170,10 @@ def column_record(field: Field, column: Column) -> Record:
 
 
 def relation_record(relation: Relation) -> Record:
-    """Return `{collection, field, related_collection, schema, meta}`; no meta without a record."""
+    """Return `{collection, field, related_collection, schema, meta}`.
+
+    A relation of the database without a record has no meta.
+    """
     return {
         "collection": relation.many_collection,
         "field": relation.many_field,
@@ -171,7 +184,8 @@ def relation_record(relation: Relation) -> Record:
 
 
 def _relation_meta(relation: Relation) -> Record | None:
-    if relation.id is None:
+    is_of_system = is_system(relation.many_collection)
+    if relation.id is None and not is_of_system:
         return None
     allowed = None
     if relation.one_allowed_collections is not None:
@@ -180,7 +194,7 @@ def _relation_meta(relation: Relation) -> Record | None:
     # The junction of a many-to-many relation is the table that both of its relations begin in.
     if relation.junction_field:
         junction = relation.many_collection
-    return {
+    record: Record = {
         "id": relation.id,
         "many_collection": relation.many_collection,
         "many_field": relation.many_field,
@@ -193,6 +207,9 @@ def _relation_meta(relation: Relation) -> Record | None:
         "sort_field": relation.sort_field,
         "one_deselect_action": relation.one_deselect_action,
     }
+    if is_of_system:
+        record["system"] = True
+    return record
 
 
 def _constraint_record(relation: Relation) -> Record | None:

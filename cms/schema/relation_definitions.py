@@ -27,6 +27,7 @@ from cms.schema.names import (
     MAX_NAME_BYTES,
     duplicate_name_problem,
     invalid_collection_name_reason,
+    invalid_field_name_reason,
     invalid_name_reason,
 )
 from cms.schema.system import RELATIONS
@@ -154,7 +155,8 @@ def check_field_names(meta: MetaSettings, owner: Collection) -> None:
         problems += _problems(f"meta.{key}", _invalid_column_reason(key, name, owner), name)
     one_field = meta.get("one_field")
     if one_field is not None:
-        problems += _problems("meta.one_field", invalid_name_reason(one_field), one_field)
+        reason = invalid_field_name_reason(one_field, is_alias=True)
+        problems += _problems("meta.one_field", reason, one_field)
     if problems:
         raise Refused(problems)
 
@@ -264,7 +266,7 @@ def _many_to_many(
     sort = meta.get("sort_field")
     sort_reason = _invalid_column_reason("sort_field", sort, catalogue.collections.get(junction))
     problems = [
-        *_problems("field", invalid_name_reason(name), name),
+        *_problems("field", invalid_field_name_reason(name, is_alias=True), name),
         *_problems("meta.junction_collection", _junction_reason(junction, catalogue), junction),
         *_problems("meta.junction_field", far_reason, far),
         *_problems("meta.sort_field", sort_reason, sort),

@@ -254,6 +254,7 @@ _ALL = (
         PERMISSIONS,
         endpoint="/permissions",
         is_writable=True,
+        special={"fields": ("cast-csv",)},
         choices={
             "action": Choices(("read", "create", "update", "delete", "share")),
         },
@@ -349,7 +350,7 @@ _ALL = (
         },
         # The state of logins and of registration, which only these read and change.
         internal_columns=frozenset({"failed_logins", "login_after", "tfa_step", "unverified"}),
-        unrecorded_columns=frozenset({"last_access"}),
+        unrecorded_columns=frozenset({"last_access", "last_page"}),
         unique_in_any_case=frozenset({"email"}),
         choices={
             "status": Choices(("active", "invited", "draft", "suspended", "archived")),

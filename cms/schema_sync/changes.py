@@ -7,16 +7,19 @@ relation takes its list field along), which the next pass sees.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from cms.database.connections import Transaction
 from cms.errors import invalid_payload
-from cms.mappings import without
-from cms.schema.records import Record
 from cms.schema_sync.comparison import RecordDiff, of_section
 from cms.schema_sync.document import Rename
 from cms.schema_sync.losses import Deletions, deletions_of, require_no_loss
-from cms.schema_sync.record_payloads import create_payload, update_payload
+from cms.schema_sync.record_payloads import (
+    create_payload,
+    fields_by_collection,
+    new_collection,
+    update_payload,
+)
 from cms.schema_sync.schema_snapshot import SchemaSnapshot
 from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordsByName
 from cms.schema_sync.structure_transaction import StructureTransaction
@@ -28,9 +31,6 @@ from cms.structure.foreign_keys import drop_foreign_key
 from cms.structure.lookup import RecordPatch
 
 MAX_PASSES = 8
-
-_LATER = ("group", "item_duplication_fields")
-"""Settings of a collection that name other collections, which may not be there yet."""
 
 
 def reach(
@@ -133,19 +133,13 @@ def _create_collections(
     structure: StructureTransaction, diffs: Iterable[RecordDiff], all_fields: RecordsByName
 ) -> frozenset[str]:
     """Create collections with their fields, and return their names."""
-    fields_of: dict[str, list[Record]] = {}
-    for (collection, _), record in all_fields.items():
-        fields_of.setdefault(collection, []).append(create_payload(record, "field", "type"))
+    fields_of = fields_by_collection(all_fields)
     created = []
     for diff in diffs:
         if diff.before is not None or diff.after is None:
             continue
         (name,) = diff.name
-        payload = create_payload(diff.after, "collection")
-        meta = payload.get("meta")
-        if isinstance(meta, Mapping):
-            payload["meta"] = without(meta, _LATER)
-        payload["fields"] = fields_of.get(name, [])
+        payload = new_collection(diff.after, fields_of.get(name, []))
         created.append(collections.add(structure.transaction, structure.context, payload=payload))
     if created:
         structure.reload()

@@ -16,6 +16,7 @@ from cms.schema_sync.differences import ChangeKind, Path
 from cms.schema_sync.document import (
     RENAMED_FROM,
     Rename,
+    in_words_of_service,
     inconsistencies,
     path_of,
     problems_of_record,
@@ -86,7 +87,7 @@ class Diff:
 def parse_diff(payload: Mapping[str, object]) -> Diff:
     """Read `{hash, diff}`; raises `Refused` INVALID_PAYLOAD with all its problems."""
     require_writable(payload)
-    problems = unknown_keys(payload, ("hash", "diff", "allow_destructive"))
+    problems = unknown_keys(payload, ("hash", "diff", "ignored", "allow_destructive"))
     state_hash = payload.get("hash")
     if not isinstance(state_hash, str):
         problems.append(setting_problem("hash", "it must be that of the diff"))
@@ -215,6 +216,7 @@ def edited(snapshot: SchemaSnapshot, diff: Diff) -> SchemaSnapshot:
         if record is None:
             records.pop(entry.name, None)
             continue
+        record = in_words_of_service(record, entry.section)
         records[entry.name] = record
         written[entry.section][entry.name] = record
         problems += _problems_of_edited(record, entry)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from cms import jsontext
 from cms.errors import Problem, abbreviated, combined, fixed_structure, invalid_payload
 from cms.mappings import without
+from cms.schema.field_spellings import in_our_words
 from cms.schema.meta_settings import (
     COLLECTION_META,
     COLLECTION_SCHEMA,
@@ -29,6 +30,7 @@ from cms.schema.records import Record
 from cms.schema.system import is_system
 from cms.schema.types import TYPES, type_named
 from cms.schema_sync.content import TABLES
+from cms.schema_sync.directus_snapshots import converted, is_of_directus
 from cms.schema_sync.schema_snapshot import VENDOR, VERSION, SchemaSnapshot
 from cms.schema_sync.sections import (
     COLLECTIONS,
@@ -56,10 +58,11 @@ class Rename(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A snapshot, and the former names of its fields."""
+    """A snapshot, the former names of its fields, and what it holds besides, with the reasons."""
 
     snapshot: SchemaSnapshot
     renames: tuple[Rename, ...]
+    ignored: tuple[Record, ...]
 
 
 class _Shape(NamedTuple):
@@ -85,7 +88,10 @@ def parse_document(payload: object) -> Document:
     if not isinstance(payload, Mapping):
         raise invalid_payload("A snapshot is an object")
     require_writable(payload)
-    problems = unknown_keys(payload, ("version", "vendor", *_SHAPES, *TABLES))
+    ignored: list[Record] = []
+    if is_of_directus(payload):
+        payload = converted(payload, ignored)
+    problems = unknown_keys(payload, ("version", "directus", "vendor", *_SHAPES, *TABLES))
     problems += _problems_of_origin(payload)
     included = [name for name in TABLES if name in payload]
     sections = {}
@@ -95,7 +101,7 @@ def parse_document(payload: object) -> Document:
         problems += inconsistencies(sections)
     if problems:
         raise combined(problems)
-    return _document(sections)
+    return _document(sections, ignored)
 
 
 def require_writable(payload: object) -> None:
@@ -131,6 +137,7 @@ def parse_section(
             problems.append(setting_problem(f"{section}[{index}]", NO_OBJECT))
             continue
         path = path_of(record, section, index)
+        record = in_words_of_service(record, section)
         record_problems = problems_of_record(record, section, path)
         if not record_problems and name_of(section, record) in records:
             record_problems.append(setting_problem(path, REPEATED))
@@ -139,6 +146,14 @@ def parse_section(
         else:
             records[name_of(section, record)] = record
     return records
+
+
+def in_words_of_service(record: Record, section: str) -> Record:
+    """Return a record with the words that the records of the structure have."""
+    field_type = type_named(record.get("type"))
+    if section != FIELDS or field_type is None:
+        return record
+    return dict(in_our_words({**record, "type": field_type.name}, field_type))
 
 
 def path_of(record: Record, section: str, index: int) -> str:
@@ -232,7 +247,7 @@ def _missing_owners(sections: Mapping[str, RecordsByName]) -> list[Problem]:
     return problems
 
 
-def _document(sections: Mapping[str, RecordsByName]) -> Document:
+def _document(sections: Mapping[str, RecordsByName], ignored: Iterable[Record]) -> Document:
     renames = []
     fields: dict[RecordName, Record] = {}
     for name, record in sections[FIELDS].items():
@@ -240,4 +255,5 @@ def _document(sections: Mapping[str, RecordsByName]) -> Document:
         if isinstance(former, str):
             renames.append(Rename(name[0], former, name[1]))
         fields[name] = without(record, (RENAMED_FROM,))
-    return Document(SchemaSnapshot({**sections, FIELDS: fields}), tuple(renames))
+    snapshot = SchemaSnapshot({**sections, FIELDS: fields})
+    return Document(snapshot, tuple(renames), tuple(ignored))

@@ -41,13 +41,14 @@ def write_yaml(document: Mapping[str, object]) -> bytes:
 
 
 class FileFormat(NamedTuple):
+    suffix: str
     media_type: str
     write: Callable[[Mapping[str, object]], bytes]
 
 
 FILE_FORMATS = {
-    "json": FileFormat("application/json", jsontext.dumps_indented),
-    "yaml": FileFormat("application/yaml", write_yaml),
+    "json": FileFormat("json", "application/json", jsontext.dumps_indented),
+    "yaml": FileFormat("yaml", "application/yaml", write_yaml),
 }
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from cms.mappings import without
 from cms.schema.records import Record
 from cms.schema_sync.comparison import RecordDiff
-from cms.schema_sync.sections import GROUPS, settable
+from cms.schema_sync.sections import GROUPS, RecordsByName, settable
+
+_LATER = ("group", "item_duplication_fields")
+"""Settings of a collection that name other collections, which may not be there yet."""
 
 
 def create_payload(record: Record, *members: str) -> Record:
@@ -14,6 +20,23 @@ def create_payload(record: Record, *members: str) -> Record:
     for key in (*members, *GROUPS):
         if key in settings:
             result[key] = settings[key]
+    return result
+
+
+def new_collection(record: Record, fields: list[Record]) -> Record:
+    """Return the payload that creates a collection with its fields, given as payloads."""
+    payload = create_payload(record, "collection")
+    meta = payload.get("meta")
+    if isinstance(meta, Mapping):
+        payload["meta"] = without(meta, _LATER)
+    return {**payload, "fields": fields}
+
+
+def fields_by_collection(fields: RecordsByName) -> dict[str, list[Record]]:
+    """Return the payloads that create fields, by the names of their collections."""
+    result: dict[str, list[Record]] = {}
+    for (collection, _), record in fields.items():
+        result.setdefault(collection, []).append(create_payload(record, "field", "type"))
     return result
 
 

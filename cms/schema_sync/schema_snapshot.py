@@ -27,6 +27,7 @@ from cms.schema_sync.sections import (
 )
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
+from cms.store.project_info import DIRECTUS_VERSION
 from cms.store.store import Store, require_admin
 
 VERSION = 1
@@ -50,7 +51,7 @@ class SchemaSnapshot:
         return SchemaSnapshot(without(self.sections, STRUCTURE))
 
     def as_document(self) -> Record:
-        document: Record = {"version": VERSION, "vendor": VENDOR}
+        document: Record = {"version": VERSION, "directus": DIRECTUS_VERSION, "vendor": VENDOR}
         for section, records in self.sections.items():
             document[section] = list(records.values())
         return document

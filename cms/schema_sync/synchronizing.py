@@ -17,6 +17,7 @@ from cms.schema_sync.content import read_content
 from cms.schema_sync.content_writing import ContentWriter, write_content
 from cms.schema_sync.diff_document import Diff, edited
 from cms.schema_sync.document import Document, Rename, require_writable
+from cms.schema_sync.feasibility import require_possible
 from cms.schema_sync.losses import require_no_content_loss
 from cms.schema_sync.renames import due_renames, with_renames
 from cms.schema_sync.schema_snapshot import SchemaSnapshot, snapshot_of, with_content
@@ -42,7 +43,10 @@ _TABLES = {
 
 
 def diff_snapshot(store: Store, identity: Identity, document: Document) -> Record | None:
-    """Return `{hash, diff}`, which leads from the structure to a snapshot; None for equal ones."""
+    """Return `{hash, diff}`, which leads from the structure to a snapshot; None for equal ones.
+
+    `ignored` is there for a snapshot with records and settings that have no counterpart here.
+    """
     return store.run_unversioned_read(identity, partial(_diff, document=document))
 
 
@@ -53,10 +57,13 @@ def _diff(context: RequestContext, *, document: Document) -> Record | None:
     present = with_content(snapshot_of(catalogue), context, include=include)
     renames = due_renames(present, document.renames)
     diffs = compare(with_renames(present, renames, catalogue), document.snapshot)
+    require_possible(diffs, document.snapshot, catalogue)
     sections = _entries(diffs, renames, present.sections)
     if not any(sections.values()):
         return None
     answer: Record = {"hash": present.hash, "diff": sections}
+    if document.ignored:
+        answer["ignored"] = list(document.ignored)
     # The diff is some levels deeper than the document.
     require_writable({"data": answer})
     return answer

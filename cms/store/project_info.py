@@ -8,6 +8,9 @@ from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.store import Store
 
+DIRECTUS_VERSION = "10.13"
+"""The version of Directus whose clients work here (docs/directus.md)."""
+
 
 def info(store: Store, identity: Identity) -> dict[str, object]:
     """Return the public part of the settings; for administrators the versions as well."""
@@ -25,7 +28,12 @@ def _info(context: RequestContext) -> dict[str, object]:
     }
     if not context.actor.policy.is_admin:
         return {"project": project}
-    answer = {"project": project, "version": installed_version(), "database": server}
+    answer = {
+        "project": project,
+        "version": installed_version(),
+        "compatible_with": f"directus {DIRECTUS_VERSION}",
+        "database": server,
+    }
     # Tables that are no collections, because their names are the service's own.
     reserved_tables = context.snapshot.catalogue.reserved_tables
     if reserved_tables:

@@ -16,6 +16,7 @@ from cms.schema.definitions import (
     length_inconsistencies,
     special_inconsistencies,
 )
+from cms.schema.field_spellings import in_our_words
 from cms.schema.meta_settings import (
     COLUMN_SCHEMA,
     FIELD_KEYS,
@@ -25,7 +26,7 @@ from cms.schema.meta_settings import (
     unknown_keys,
 )
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
-from cms.schema.names import duplicate_name_problem, invalid_name_reason
+from cms.schema.names import duplicate_name_problem, invalid_field_name_reason
 from cms.schema.reasons import not_one_of
 from cms.schema.types import ALIAS_SPECIALS, TYPES, type_named
 from cms.schema.types.field_type import FieldType
@@ -47,20 +48,32 @@ def alter(
     transaction: Transaction, owner: Collection, field: Field, payload: Mapping[str, object]
 ) -> None:
     """Change a field as a body asks; raises `Refused` for a change that would lose data."""
+    alteration, meta = checked(owner, field, payload)
+    if field.column and owner.kind is Kind.TABLE:
+        alter_column(transaction, alteration, field.column)
+    # GET answers null for a field without a record: sending that back creates no record.
+    if payload.get("meta") is not None or meta:
+        metadata.save_field_record(transaction, owner.name, field.name, meta)
+
+
+def checked(
+    owner: Collection, field: Field, payload: Mapping[str, object]
+) -> tuple[Alteration, MetaSettings]:
+    """Return the change that a body asks for, and the settings of `meta` to save.
+
+    Raises `Refused` for a change that is refused whatever the column holds.
+    """
     problems: list[Problem] = []
     alteration = _parse(field, payload, problems)
     meta = collect_problems(problems, lambda: _checked_meta(alteration))
     problems += _problems_of_fixed(owner, alteration)
     if problems or meta is None:
         raise Refused(problems)
-    if field.column and owner.kind is Kind.TABLE:
-        alter_column(transaction, alteration, field.column)
+    has_column = field.column is not None and owner.kind is Kind.TABLE
     # Of an alias, and of a column of a view, a client may still send the whole record back.
-    elif alteration.changes_type or not _is_unchanged(alteration):
+    if not has_column and (alteration.changes_type or not _is_unchanged(alteration)):
         raise invalid_payload(f'"{field.name}" has no column that could change', field="schema")
-    # GET answers null for a field without a record: sending that back creates no record.
-    if payload.get("meta") is not None or meta:
-        metadata.save_field_record(transaction, owner.name, field.name, meta)
+    return alteration, meta
 
 
 def problems_of_change(field: Field, payload: Mapping[str, object]) -> list[Problem]:
@@ -92,7 +105,7 @@ def rename_field(
     transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue
 ) -> None:
     """Rename a field, and every reference to it."""
-    if reason := invalid_name_reason(name):
+    if reason := invalid_field_name_reason(name, is_alias=field.column is None):
         raise invalid_payload(f"field: {reason}", field="field", value=abbreviated(name))
     owner = catalogue.collections[field.collection]
     new_name = str(name)
@@ -115,6 +128,7 @@ def _parse(field: Field, payload: Mapping[str, object], problems: list[Problem])
     """Return the change that a body asks for; raises `Refused` if it cannot be read."""
     problems += unknown_keys(payload, FIELD_KEYS)
     field_type = collect_problems(problems, lambda: _type_of(payload, field))
+    payload = in_our_words(payload, field_type)
     meta = parse_settings(payload.get("meta"), FIELD_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, "schema", problems)
     if problems or field_type is None:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import Problem, Refused, collect_problems, invalid_payload
+from cms.errors import Problem, Refused, at_index, collect_problems, invalid_payload
 from cms.schema import ddl
 from cms.schema.definitions import CollectionDefinition, parse_collection
 from cms.schema.meta_settings import (
@@ -57,26 +57,36 @@ _RECORD_KEYS = ("collection", "meta", "schema")
 """The keys of a change; a new collection has its fields as well."""
 
 
-def create_collection(
+def create_collections(
     store: Store,
     identity: Identity,
-    payload: Mapping[str, object],
+    payloads: Sequence[Mapping[str, object]],
     *,
     idempotency: Idempotency | None = None,
-) -> Record:
-    """Create a table, or a folder without one, with its fields; return its record."""
-    creation = StructureChange(partial(create, payload=payload), _names_of_created)
+) -> list[Record]:
+    """Create tables, or folders without one, with their fields; return their records."""
+    creation = StructureChange(partial(_create_all, payloads=payloads), _names_of_created)
     return change_structure(store, identity, creation, idempotency=idempotency)
 
 
-def create(
-    transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]
-) -> Record:
-    """Do `create_collection` within a change of structure."""
-    name = add(transaction, context, payload=payload)
-    after = load_snapshot(transaction).catalogue
-    finish(transaction, after, name)
-    return _records(transaction, after, [name])[0]
+def _create_all(
+    transaction: Transaction,
+    context: RequestContext,
+    *,
+    payloads: Sequence[Mapping[str, object]],
+) -> list[Record]:
+    names = []
+    for index, payload in enumerate(payloads):
+        try:
+            names.append(add(transaction, context, payload=payload))
+        except Refused as refused:
+            raise Refused(at_index(refused.problems, index, count=len(payloads))) from None
+        # A later one may be in a group that is made here.
+        context = context._replace(snapshot=load_snapshot(transaction))
+    after = context.snapshot.catalogue
+    for name in names:
+        finish(transaction, after, name)
+    return _records(transaction, after, names)
 
 
 def add(transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]) -> str:
@@ -117,8 +127,8 @@ def finish(
     update_indexes(transaction, collection, after.extensions)
 
 
-def _names_of_created(record: Record) -> list[NamedRecord]:
-    return [_named(record["collection"])]
+def _names_of_created(records: list[Record]) -> list[NamedRecord]:
+    return [_named(record["collection"]) for record in records]
 
 
 def update_collection(

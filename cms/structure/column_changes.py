@@ -14,7 +14,7 @@ from cms.fragment import Fragment, concat, text
 from cms.schema import ddl
 from cms.schema.array_columns import parse_list
 from cms.schema.definitions import precision_inconsistencies
-from cms.schema.meta_settings import COLUMN_SCHEMA, MetaSettings
+from cms.schema.meta_settings import COLUMN_SCHEMA, COLUMN_SIZES, MetaSettings
 from cms.schema.model import Column, Field
 from cms.schema.records import column_record
 from cms.schema.types.field_type import FieldType
@@ -31,8 +31,6 @@ from cms.structure.index_requests import (
     keep_unique,
 )
 from cms.structure.indexes import drop_invalid_indexes, drop_path_indexes
-
-_SIZES = ("max_length", "numeric_precision", "numeric_scale")
 
 
 class ValuesLost(Refused):
@@ -98,7 +96,7 @@ def alter_column(transaction: Transaction, alteration: Alteration, column: Colum
     if alteration.changes_type or changed.keys() - {"is_indexed", "is_unique"}:
         interrupt_builds(transaction, field.collection)
     # The type first: it decides how a new default is written.
-    if alteration.changes_type or any(result[key] != current[key] for key in _SIZES):
+    if alteration.changes_type or any(result[key] != current[key] for key in COLUMN_SIZES):
         _change_type(transaction, alteration, column, settings=result)
         # PostgreSQL looks at the indexes that are there.
         if _will_be_indexed(column, changed):
@@ -129,8 +127,8 @@ def _will_be_indexed(column: Column, changed: MetaSettings) -> bool:
 
 def _sizes_of_new_type(alteration: Alteration) -> MetaSettings:
     """Return the sizes that were sent for a new type; None for those that it does not have."""
-    sizes = MetaSettings(dict.fromkeys(_SIZES))
-    for key in _SIZES:
+    sizes = MetaSettings(dict.fromkeys(COLUMN_SIZES))
+    for key in COLUMN_SIZES:
         if key in alteration.field_type.size_settings:
             sizes[key] = alteration.schema.get(key)
     return sizes

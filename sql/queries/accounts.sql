@@ -279,8 +279,17 @@ SET first_name = profile.first_name,
     tags = profile.tags,
     language = profile.language,
     appearance = profile.appearance,
+    theme_light_overrides = profile.theme_light_overrides,
+    theme_dark_overrides = profile.theme_dark_overrides,
     email_notifications = profile.email_notifications
 FROM system_users AS stored
 CROSS JOIN json_populate_record(stored, $2::json) AS profile
 WHERE users.id = $1::uuid
   AND stored.id = users.id;
+
+-- name: set_last_page
+-- Records the page of an app that a user has opened last, unless it is the same.
+UPDATE system_users
+SET last_page = $2::text
+WHERE id = $1::uuid
+  AND last_page IS DISTINCT FROM $2::text;

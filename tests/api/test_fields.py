@@ -167,7 +167,7 @@ def test_a_computed_default_is_computed_for_each_item(
         ("decimal", {"numeric_precision": 1001}),
         ("decimal", {"numeric_precision": 3, "numeric_scale": 4}),
         ("decimal", {"numeric_scale": 4}),
-        ("integer", {"numeric_precision": 4}),
+        ("date", {"numeric_precision": 4}),
         ("string", {"has_auto_increment": True}),
         ("integer", {"is_primary_key": True}),
         ("string", {"is_nullable": False}),

@@ -194,7 +194,6 @@ def test_a_place_in_the_array_is_a_place_in_the_order(admin: Client) -> None:
         ([[1]], ["comments", 0]),
         ([{"text": {}}], ["comments", 0, "text"]),
         ([{"colour": "red"}], ["comments", 0, "colour"]),
-        ([{"text": "x", "post": {"title": "no"}}], ["comments", 0]),
     ],
 )
 def test_a_wrong_value_of_a_to_many_field_is_reported_with_its_path(
@@ -203,6 +202,23 @@ def test_a_wrong_value_of_a_to_many_field_is_reported_with_its_path(
     key = add_post(admin)
     assert ("INVALID_PAYLOAD", path) in refused(admin, f"/items/posts/{key}", {"comments": value})
     assert item(admin, f"posts/{key}", "comments") == {"comments": []}
+
+
+@pytest.mark.parametrize("owner", ["+", 4711, None, {"title": "no"}, {}, [1], "unknown"])
+def test_the_list_sets_the_owner_of_a_row_whatever_the_row_says(
+    admin: Client, owner: object
+) -> None:
+    posts = count(admin, "posts")
+    sent = {"create": [{"post": owner, "text": "a"}]}
+    key = admin.post("/items/posts", {"comments": sent}).data["id"]
+    (comment,) = item(admin, f"posts/{key}", "comments")["comments"]
+    changed = [{"id": comment, "post": owner, "text": "b"}, {"post": owner, "text": "c"}]
+    rows = admin.patch(f"/items/posts/{key}?fields=comments.*", {"comments": changed})
+    assert [(row["post"], row["text"]) for row in rows.data["comments"]] == [(key, "b"), (key, "c")]
+    update = {"update": [{"id": comment, "post": owner, "text": "d"}]}
+    assert admin.patch(f"/items/posts/{key}", {"comments": update}).status == 200
+    assert item(admin, f"comments/{comment}", "post,text") == {"post": key, "text": "d"}
+    assert count(admin, "posts") == posts + 1
 
 
 def test_the_same_row_twice_is_refused(admin: Client) -> None:
@@ -229,7 +245,7 @@ def test_many_to_many_rows_hold_to_one_objects(admin: Client) -> None:
     tag = admin.post("/items/tags", {"name": "old"}).data["id"]
     sent = {
         "tags": [
-            {"tags_id": tag},
+            {"posts_id": "+", "tags_id": tag},
             {"tags_id": {"name": "new"}},
             {"tags_id": {"id": tag + 50_000, "name": "keyed"}},
         ]

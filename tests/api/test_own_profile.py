@@ -21,6 +21,8 @@ PROFILE: Json = {
     "last_name": "Lee",
     "language": "de-DE",
     "appearance": "dark",
+    "theme_light_overrides": {"primary": "#6644FF"},
+    "theme_dark_overrides": {"navigation": {"background": "#000000"}},
     "tags": ["a"],
     "location": "Graz",
     "title": "Dr",
@@ -81,6 +83,20 @@ def test_app_access_lets_one_change_the_own_profile(stage: Stage) -> None:
     }
     without = member(stage)
     assert without.patch("/users/me", {"title": "x"}).codes == ["FORBIDDEN"]
+
+
+def test_everybody_notes_the_page_that_was_open_last(stage: Stage) -> None:
+    caller = member(stage)
+    key = caller.get("/users/me").data["id"]
+    revisions = f"/revisions?filter[item][_eq]={key}"
+    for page in ("/content/articles", "/users"):
+        answer = caller.patch("/users/me/track/page", {"last_page": page})
+        assert (answer.status, answer.text) == (204, "")
+        assert stage.admin.get(f"/users/{key}").data["last_page"] == page
+    assert stage.admin.get(revisions).data == []
+    assert caller.patch("/users/me/track/page", {"last_page": 1}).status == 400
+    anonymous = stage.anonymous.patch("/users/me/track/page", {"last_page": "/"})
+    assert outcome(anonymous) == (401, ["INVALID_CREDENTIALS"])
 
 
 def test_it_lets_nobody_change_more(stage: Stage) -> None:

@@ -205,7 +205,8 @@ def test_a_role_takes_networks_that_can_be_read(admin: Client) -> None:
         {"presets": ["size"]},
         {"presets": {"gone": 1}},
         {"presets": {"size": "much"}},
-        {"fields": "size"},
+        {"fields": "gone"},
+        {"fields": {"size": True}},
         {"fields": ["gone"]},
     ],
 )
@@ -416,3 +417,46 @@ def test_settings_that_nothing_could_go_by_are_refused(
 ) -> None:
     answer = admin.patch("/settings", body)
     assert (answer.status, answer.errors[0]["path"]) == (422, path)
+
+
+def test_the_fields_of_a_permission_may_be_a_text(stage: Stage, admin: Client) -> None:
+    things = table(admin, field("size", "integer"))
+    base = {"role": new_role(stage), "collection": things.name, "action": "read"}
+    for text, names in (("*", ["*"]), ("id, size", ["id", "size"]), ("", [])):
+        permission = admin.post("/permissions", {**base, "fields": text}).data
+        assert permission["fields"] == names
+    path = f"/permissions/{permission['id']}"
+    assert admin.patch(path, {"fields": "size,id"}).data["fields"] == ["size", "id"]
+    assert admin.patch(path, {"fields": "size,gone"}).status == 422
+
+
+def test_the_permissions_of_a_new_role_with_app_access_are_made_in_one_call(
+    stage: Stage, admin: Client
+) -> None:
+    role = new_role(stage, app_access=True)
+    base = {"role": role, "permissions": {}, "validation": None, "presets": None}
+    owned = ("system_files", "system_dashboards", "system_panels", "system_folders")
+    permissions: list[dict[str, object]] = [
+        {**base, "collection": collection, "action": action, "fields": "*"}
+        for collection in (*owned, "system_shares")
+        for action in ("create", "read", "update", "delete")
+    ]
+    profile = [
+        *("first_name", "last_name", "email", "password", "location", "title", "description"),
+        *("avatar", "language", "appearance", "theme_light", "theme_dark"),
+        *("theme_light_overrides", "theme_dark_overrides", "tfa_secret"),
+    ]
+    own_user = {"id": {"_eq": "$CURRENT_USER"}}
+    for collection, action, fields, rule in (
+        ("system_users", "read", ["*"], {}),
+        ("system_users", "update", profile, own_user),
+        ("system_roles", "read", ["*"], {}),
+        ("system_flows", "read", ["id", "name", "icon"], {"trigger": {"_eq": "manual"}}),
+    ):
+        entry = {"collection": collection, "action": action, "fields": fields}
+        permissions.append({**base, **entry, "permissions": rule})
+    assert len(admin.post("/permissions", permissions).data) == len(permissions)
+    caller = member_of(stage, role)
+    colors = {"primary": "#6644FF"}
+    changed = caller.patch("/users/me", {"theme_dark": "night", "theme_dark_overrides": colors})
+    assert changed.data["theme_dark_overrides"] == colors

@@ -66,6 +66,29 @@ def test_a_caller_gets_its_rights_on_one_item(stage: Stage, notes: Table, admin:
     assert admin.get(f"{path}/3").status == 404
 
 
+def test_a_caller_gets_its_rights_on_a_singleton(stage: Stage, admin: Client) -> None:
+    site = table(admin, field("text", "string"), field("secret", "string"), singleton=True)
+    path = f"/permissions/me/{site.name}"
+    caller = member(
+        stage,
+        may(site.name, "id", "text", permissions={"secret": {"_null": True}}),
+        may(site.name, "text", action="update"),
+        may(site.name, "text", "secret", action="create"),
+    )
+    none = {"access": False}
+    created = {"access": True, "fields": ["secret", "text"], "presets": {}}
+    missing = {"update": created, "delete": none, "share": none}
+    assert caller.get(path).data == missing
+    admin.patch(site.path, {"text": "one"})
+    assert caller.get(path).data["update"] == {"access": True, "fields": ["text"], "presets": {}}
+    assert admin.get(path).data["delete"] == {"access": True}
+    admin.patch(site.path, {"secret": "x"})
+    assert caller.get(path).data == missing
+    assert member(stage).get(path).status == 403
+    assert admin.get("/permissions/me/system_settings").data["update"]["access"] is True
+    assert admin.get("/permissions/me/system_users").status == 404
+
+
 def test_nobody_gets_the_rights_of_the_public_role(stage: Stage, notes: Table) -> None:
     assert list(stage.anonymous.get("/permissions/me").data) == ["system_settings"]
     grant(stage, None, [may(notes.name)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -289,6 +290,40 @@ def test_a_diff_takes_files(admin: Client, export: str) -> None:
     raw = yaml.safe_dump(other).encode()
     answer = admin.send("POST", "/schema/diff", raw=raw, **{"Content-Type": "text/yaml"})
     assert len(answer.data["diff"]["collections"]) == 1
+
+
+@pytest.mark.parametrize("name", ["diff.json", "diff.yaml"])
+def test_an_apply_takes_files(admin: Client, name: str) -> None:
+    document = snapshot(admin)
+    document["fields"].append({"collection": "authors", "field": "born", "type": "date"})
+    diff = admin.post("/schema/diff", document).data
+    write = yaml.safe_dump if name.endswith("yaml") else json.dumps
+    media_type = f"multipart/form-data; boundary={BOUNDARY}"
+    raw = form((name, write(diff).encode()))
+    answer = admin.send("POST", "/schema/apply", raw=raw, **{"Content-Type": media_type})
+    assert (answer.status, answer.text) == (204, ""), answer
+    assert admin.post("/schema/diff", document).status == 204
+    raw = form((name, b"[]"))
+    answer = admin.send("POST", "/schema/apply", raw=raw, **{"Content-Type": media_type})
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"type": "dateTime"},
+        {"type": "integer", "schema": {"numeric_precision": 32, "numeric_scale": 0}},
+        {"type": "string", "schema": {"is_unique": True, "is_indexed": False}},
+        {"type": "uuid", "schema": {"max_length": 36}},
+        {"type": "boolean", "meta": {"special": ["boolean"]}},
+    ],
+)
+def test_other_words_for_the_same_are_no_difference(admin: Client, words: Json) -> None:
+    document = snapshot(admin)
+    document["fields"].append({"collection": "authors", "field": "value", **words})
+    assert apply(admin, document).status == 204
+    again = admin.post("/schema/diff", document)
+    assert again.status == 204, again.data["diff"]
 
 
 def test_only_administrators_compare_and_apply(stage: Stage) -> None:

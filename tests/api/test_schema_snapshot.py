@@ -49,7 +49,7 @@ def articles_and_authors(stage: Stage) -> None:
 
 def test_a_snapshot_holds_the_structure_without_ids_in_the_order_of_names(admin: Client) -> None:
     document = admin.get("/schema/snapshot").data
-    assert list(document) == ["version", "vendor", "collections", "fields", "relations"]
+    assert list(document) == ["version", "directus", "vendor", "collections", "fields", "relations"]
     assert [record["collection"] for record in document["collections"]] == [
         "articles",
         "articles_tags",
@@ -131,3 +131,9 @@ def test_deep_options_are_exported(admin: Client, name: str) -> None:
         assert answer.status == 200, answer
     finally:
         assert admin.patch("/fields/tags/name", {"meta": {"options": None}}).status == 200
+
+
+@pytest.mark.parametrize("export", ["yaml", "json"])
+def test_a_file_is_an_attachment(admin: Client, export: str) -> None:
+    disposition = admin.get("/schema/snapshot", export=export).headers["content-disposition"]
+    assert disposition == f'attachment; filename="schema.{export}"'

@@ -168,7 +168,9 @@ def test_health_is_ok_and_shows_its_parts_to_administrators_only(
 
 def test_the_version_is_reported_to_administrators_only(api: Client, anonymous: Client) -> None:
     assert anonymous.get("/server/info").data.keys() == {"project"}
-    assert api.get("/server/info").data.keys() == {"project", "version", "database"}
+    versions = api.get("/server/info").data
+    assert versions.keys() == {"project", "version", "compatible_with", "database"}
+    assert versions["compatible_with"] == "directus 10.13"
 
 
 @pytest.mark.release

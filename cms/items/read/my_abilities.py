@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from cms.access.abilities import Ability, abilities, effective_grants, fields_of, presets_of
-from cms.access.guard import view_of
+from cms.access.guard import readable_collection, view_of
 from cms.access.guarded_rules import GuardedGrant
 from cms.errors import not_found
 from cms.items.read.reads import keyed, parse_key
 from cms.query.plan.read_plan import Predicate
+from cms.query.sql.locks import singleton_key
 from cms.query.sql.row_checks import check_rows
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
@@ -35,28 +36,56 @@ def _abilities(context: RequestContext) -> dict[str, dict[str, Ability]]:
 
 
 def my_item_abilities(
-    store: Store, identity: Identity, name: str, *, key: str
+    store: Store, identity: Identity, name: str, *, key: str | None = None
 ) -> dict[str, Ability]:
-    """Return what the caller may do with one item, by action.
+    """Return what the caller may do with one item, by action; that of a singleton has no key.
 
     Raises `Refused` as a read of the item does.
     """
+    if key is None:
+        return store.run_unversioned_read(identity, partial(_singleton_abilities, name=name))
     return store.run_unversioned_read(identity, partial(_item_abilities, name=name, key=key))
+
+
+def _singleton_abilities(context: RequestContext, *, name: str) -> dict[str, Ability]:
+    catalogue = context.snapshot.catalogue
+    collection = readable_collection(name, catalogue=catalogue, policy=context.actor.policy)
+    if not collection.is_singleton or collection.primary_key is None:
+        raise not_found()
+    for (key,) in fetch_fragment(context.fetch, singleton_key(collection), context.bindings()):
+        visible = _abilities_on(context, collection, str(key))
+        if visible is not None:
+            return visible
+    # A row that is missing or hidden; its first change creates one that is missing.
+    created = _ability("update", _grants(context, collection, "create"))
+    return {"update": created, "delete": {"access": False}, "share": {"access": False}}
 
 
 def _item_abilities(context: RequestContext, *, name: str, key: str) -> dict[str, Ability]:
     # This refuses what a read of the item would refuse as well.
     collection = keyed(context, name)
+    visible = _abilities_on(context, collection, parse_key(collection, key))
+    # An item that the caller cannot read does not exist.
+    if visible is None:
+        raise not_found()
+    return visible
+
+
+def _abilities_on(
+    context: RequestContext, collection: Collection, key: str
+) -> dict[str, Ability] | None:
+    """Return what the caller may do with an item; None for one that the caller cannot read."""
     grants = {action: _grants(context, collection, action) for action in _ITEM_ACTIONS}
-    view = view_of(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
+    catalogue = context.snapshot.catalogue
+    view = view_of(collection.name, catalogue=catalogue, policy=context.actor.policy)
     assert view, "the item's collection can be read"
     rules = [view.rule.predicate]
     for action_grants in grants.values():
         rules += [grant.rule.predicate for grant in action_grants]
-    answers = _rule_answers(context, collection, parse_key(collection, key), rules)
-    # The first answer is that of the view: an item that the caller cannot read does not exist.
+    answers = _rule_answers(context, collection, key, rules)
+    # The first answer is that of the view.
     if not next(answers):
-        raise not_found()
+        return None
     item_abilities = {}
     for action, action_grants in grants.items():
         applicable: list[GuardedGrant] = []

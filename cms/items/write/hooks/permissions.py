@@ -35,6 +35,9 @@ def _check_collection(value: object, context: RequestContext) -> None:
 
 
 def _check_fields(value: object, context: RequestContext) -> None:
+    # A text holds names with commas between them.
+    if isinstance(value, str):
+        return
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise ValueError("it is a list of names of fields, or of *")
 

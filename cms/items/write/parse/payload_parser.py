@@ -28,6 +28,7 @@ from cms.items.write.stages.parsed import (
     UnresolvedItem,
 )
 from cms.items.write.stages.problems import PayloadPosition, Problems
+from cms.mappings import without
 from cms.query.plan.links import Link, link_of
 from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import REPEATED, ItemParser, ParsedItem, invalid_item, value_problem
@@ -313,7 +314,6 @@ class PayloadParser:
         if row.owner:
             self._add_problem(to_many, position, REPEATED)
             return None
-        # Whatever was sent for the field is replaced: the list decides to whom the row belongs.
         far = to_many.link.far
         row.owner = Owner(owner, far)
         row.values[far] = PENDING_KEY
@@ -325,10 +325,10 @@ class PayloadParser:
     ) -> int | None:
         """Parse an object, or the key of a row that is present."""
         if isinstance(element, Mapping):
-            # An object there would be written too, although the list sets the field.
-            if isinstance(element.get(to_many.link.far), Mapping):
-                reason = f'"{to_many.link.far}" is what this list sets'
-                self._add_problem(to_many, position, reason)
+            # Whatever is sent for the field: the list decides to whom the row belongs.
+            far = to_many.link.far
+            if far in element and far != to_many.elements.key_field:
+                element = without(element, (far,))
             return self._parse_item(to_many.elements, element, position, expects)
         if expects is Expects.ABSENT:
             self._add_problem(to_many, position, NO_OBJECT)
