@@ -57,7 +57,7 @@ def test_the_first_failure_of_an_unstable_test_is_printed_in_full(tmp_path: Path
 def run_tests(folder: Path, *texts: str) -> subprocess.CompletedProcess[str]:
     for number, text in enumerate(texts):
         (folder / f"test_part{number}.py").write_text(text)
-    options = ["-c", os.devnull, "--rootdir", folder, "-o", f"cache_dir={folder}/cache"]
+    options = ["-c", os.devnull, "--rootdir", str(folder), "-o", f"cache_dir={folder}/cache"]
     return subprocess.run(
         [sys.executable, "-m", "tests.retry_failures", *options, "-p", "no:schemathesis", folder],
         cwd=CHECKOUT,
