@@ -77,7 +77,8 @@ class SharedItem:
     """The item of a share, and the rights within which it is seen (`cms.access.shares`).
 
     `role` is the policy of the share's role without the limits of the share; `creator` is that of
-    the user who has made it, for whom variables of rules stand.
+    the user who has made it, for whom variables of rules stand. What `public`, the Public role,
+    shows to everybody the share shows as well.
     """
 
     collection: str
@@ -85,6 +86,7 @@ class SharedItem:
     role: Policy
     creator: Policy
     creator_values: CallerValues
+    public: Policy
 
 
 # Policies are compared by identity: comparing grants for each request would be slow, and the name

@@ -11,7 +11,7 @@ from cms.access.guarded_rules import GuardedGrant, GuardedRule, with_rule
 from cms.access.history_rules import HISTORY_COLLECTIONS, narrow_to_items
 from cms.access.name_guard import NameGuard, ViewLookup
 from cms.access.policy import Policy, SharedItem, StoredGrant
-from cms.access.shares import ShareRules
+from cms.access.shares import ShareRules, for_nobody
 from cms.access.views import CachedView, View, unite_grants
 from cms.errors import Refused
 from cms.query.language.ast import Filter
@@ -73,7 +73,9 @@ def _view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> View 
     grants = usable_grants(policy.granted(name, action), collection, catalogue)
     # Everybody may read the public part of the settings, which no item is related to.
     if policy.shared and name != SETTINGS:
-        grants = _share_rules(policy.shared, catalogue).grants(collection, grants)
+        within_share = _share_rules(policy.shared, catalogue).grants(collection, grants)
+        public = usable_grants(policy.shared.public.granted(name, action), collection, catalogue)
+        grants = (*within_share, *map(for_nobody, public))
     if not grants:
         return None
     view = unite_grants(collection, grants)

@@ -172,6 +172,13 @@ def with_caller(condition: Predicate, caller: CallerValues) -> Predicate:
     return rewritten
 
 
+def for_nobody(grant: GuardedGrant) -> GuardedGrant:
+    """Return a grant of the Public role, whose variables stand for nobody, whoever asks."""
+    nobody = CallerValues(None, None)
+    rule = GuardedRule(("public", grant.rule.source), with_caller(grant.rule.predicate, nobody))
+    return replace(grant, rule=rule)
+
+
 _PARTS = (
     All,
     AnyOf,

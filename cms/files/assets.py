@@ -265,7 +265,11 @@ def _content_policy(policy: Policy) -> Policy:
         if grant.fields:
             widened_grants.append(replace(grant, fields=frozenset({ALL_FIELDS})))
     # No name of a caller's policy holds a space.
-    return policy.with_grants(f"{policy.name} contents", {_READ: tuple(widened_grants)})
+    widened = policy.with_grants(f"{policy.name} contents", {_READ: tuple(widened_grants)})
+    if policy.shared is None:
+        return widened
+    public = _content_policy(policy.shared.public)
+    return replace(widened, shared=replace(policy.shared, public=public))
 
 
 def _focal_point(row: Mapping[str, Any]) -> Focus | None:

@@ -31,7 +31,7 @@ class ShareRow(NamedTuple):
     """The row of the statement `find_share_actor`.
 
     `seconds_left` is None for a share without an end. The permissions are JSON: those of the role
-    to read, and those of the creator on the collection.
+    to read, those of the creator on the collection, and those of the Public role to read.
     """
 
     structure: int
@@ -48,6 +48,7 @@ class ShareRow(NamedTuple):
     creator_role: str | None
     creator_is_admin: bool
     creator_permissions: str
+    public_permissions: str
     seconds_left: float | None
 
 
@@ -83,14 +84,16 @@ def _policy(row: ShareRow, catalogue: Catalogue) -> Policy:
     creator = ADMIN
     if not row.creator_is_admin:
         creator = policy_of(f"creator:{row.id}", _grants(row.creator_permissions))
+    public = _grants(row.public_permissions)
     shared = SharedItem(
         row.collection,
         row.item,
         role=policy_of(f"role:{row.id}", grants),
         creator=creator,
         creator_values=CallerValues(row.creator, row.creator_role),
+        public=policy_of(f"public:{row.id}", public),
     )
-    return policy_of(f"share:{row.id}", [*grants, PUBLIC_SETTINGS_GRANT], shared=shared)
+    return policy_of(f"share:{row.id}", [*grants, *public, PUBLIC_SETTINGS_GRANT], shared=shared)
 
 
 def _grants(permissions: str) -> list[StoredGrant]:

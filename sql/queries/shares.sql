@@ -81,6 +81,12 @@ SELECT
               OR (granted.role IS NULL AND share.creator_role IS NULL)
           )
     ),
+    (
+        SELECT coalesce(json_agg(granted ORDER BY granted.id), '[]')::text
+        FROM system_permissions AS granted
+        WHERE granted.action = 'read'
+          AND granted.role IS NULL
+    ),
     extract(epoch FROM share.date_end - now())::double precision
 FROM system_version AS version
 CROSS JOIN rights

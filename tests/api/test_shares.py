@@ -14,7 +14,7 @@ from cms.processes import wait_slots
 from tests.client import Answer
 from tests.members import may, member_of, new_role
 from tests.people import QUICK, Outbox, hash_again_together, outcome
-from tests.sharing import Magazine
+from tests.sharing import Magazine, keys
 
 Json = dict[str, Any]
 WRONG = (401, ["INVALID_CREDENTIALS"])
@@ -338,3 +338,38 @@ def test_uses_move_no_counter_and_changes_do(mag: Magazine) -> None:
     assert version() == before
     mag.writer.patch(f"/shares/{share['id']}", {"role": None})
     assert version() > before
+
+
+def test_a_share_shows_what_everybody_sees_as_well(mag: Magazine) -> None:
+    reader = mag.open(mag.share())
+    before = keys(reader, "/items/articles")
+    assert reader.get("/items/notes").status == 403
+    # Variables of the Public role stand for nobody, and not for the role of the share.
+    draft = {"_or": [{"status": {"_eq": "draft"}}, {"title": {"_eq": "$CURRENT_ROLE"}}]}
+    named_after_role = mag.admin.post("/items/articles", {"title": mag.role}).data["id"]
+    permissions = [
+        mag.admin.post("/permissions", {**permission, "role": None}).data["id"]
+        for permission in (
+            may("notes", "id"),
+            may("articles", "id", "title", permissions=draft),
+            may("system_files", "id", permissions={"id": {"_eq": mag.files[3]}}),
+        )
+    ]
+    try:
+        assert keys(reader, "/items/notes") == keys(mag.stage.anonymous, "/items/notes") == [1]
+        assert reader.get("/items/notes?fields=text").status == 403
+        drafts = keys(mag.stage.anonymous, "/items/articles")
+        assert drafts == [5]
+        assert keys(reader, "/items/articles") == sorted({*before, *drafts})
+        assert mag.admin.get("/items/articles/5?fields=title").data == {"title": "Draft child"}
+        hidden = {"title": "Draft child", "parent": None}
+        assert reader.get("/items/articles/5?fields=title,parent").data == hidden
+        assert mag.stage.anonymous.get(f"/assets/{mag.files[3]}").status == 200
+        assert keys(reader, "/files") == sorted([mag.files[0], mag.files[3]])
+        assert reader.get(f"/assets/{mag.files[3]}").status == 200
+        assert reader.get(f"/assets/{mag.files[4]}").status == 404
+    finally:
+        mag.admin.delete("/permissions", permissions)
+        mag.admin.delete(f"/items/articles/{named_after_role}")
+    assert keys(reader, "/items/articles") == before
+    assert reader.get("/items/notes").status == 403
