@@ -19,6 +19,7 @@ from cms.http.items import write_target
 from cms.http.requests.cookies import Cookies, refresh_token_of
 from cms.http.requests.media import (
     check_texts,
+    idempotency_key_of,
     optional_text,
     read_json,
     read_json_object,
@@ -179,7 +180,12 @@ class LastPageResource:
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
         page = required_text(read_json_object(request), "last_page")
-        set_last_page(self._store, request.context.identity, page)
+        set_last_page(
+            self._store,
+            request.context.identity,
+            page,
+            idempotency=idempotency_key_of(request),
+        )
         response.status = falcon.HTTP_204
 
 

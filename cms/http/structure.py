@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import falcon
 
 from cms.errors import invalid_payload, no_object
@@ -33,17 +31,23 @@ class CollectionsResource(StructureResource):
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = read_json(request)
-        payloads: list[Any] = payload if isinstance(payload, list) else [payload]
+        identity = request.context.identity
+        idempotency = idempotency_key_of(request)
+        if isinstance(payload, dict):
+            record = collections.create_collection(
+                self._store, identity, payload, idempotency=idempotency
+            )
+            send(response, record)
+            return
         # An empty array would do nothing, and so is a mistake.
-        if not payloads or not all(isinstance(one, dict) for one in payloads):
+        if not isinstance(payload, list) or not payload:
+            raise no_object()
+        if not all(isinstance(one, dict) for one in payload):
             raise no_object()
         records = collections.create_collections(
-            self._store,
-            request.context.identity,
-            payloads,
-            idempotency=idempotency_key_of(request),
+            self._store, identity, payload, idempotency=idempotency
         )
-        send(response, records if isinstance(payload, list) else records[0])
+        send(response, records)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
         changes = _patches(read_json(request), "collection")

@@ -149,7 +149,11 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             "get": read("Activate an account", data(texts("status")), parameters=("token",))
         },
         "/users/me/track/page": {
-            "patch": write("Note the page that the current user has opened", texts("last_page"))
+            "patch": write(
+                "Note the page that the current user has opened",
+                texts("last_page"),
+                parameters=("Idempotency-Key",),
+            )
         },
         "/users/me/tfa/generate": {
             "post": write(

@@ -69,6 +69,19 @@ def create_collections(
     return change_structure(store, identity, creation, idempotency=idempotency)
 
 
+def create_collection(
+    store: Store,
+    identity: Identity,
+    payload: Mapping[str, object],
+    *,
+    idempotency: Idempotency | None = None,
+) -> Record:
+    """Create one collection as `create_collections` does, and return its record."""
+    work = first_of(partial(_create_all, payloads=[payload]))
+    creation = StructureChange(work, lambda record: _names_of_created([record]))
+    return change_structure(store, identity, creation, idempotency=idempotency)
+
+
 def _create_all(
     transaction: Transaction,
     context: RequestContext,

@@ -349,7 +349,6 @@ def test_a_key_of_any_type_names_its_item(stage: Stage, kind: str) -> None:
         ("numeric(6,2)", 1.5),
         ("timestamptz", "2024-01-01T02:03:04.500Z"),
         ("timestamp", "2024-01-01T02:03:04"),
-        ("text", ""),
     ],
 )
 def test_the_revisions_of_an_item_are_found_by_its_key_as_answers_show_it(

@@ -73,6 +73,8 @@ def structure(stage: Stage, route: str) -> list[Call]:
 
 
 def changing_calls(stage: Stage, route: str) -> list[Call]:
+    if route == "/users/me/track/page":
+        return [Call("PATCH", route, {"last_page": "/content"})]
     if route.startswith("/activity/comment"):
         return comments(stage, route)
     if route.startswith("/files"):
@@ -94,6 +96,7 @@ ROUTES = [
     "/fields/{collection}",
     "/fields/{collection}/{field}",
     "/relations/{collection}/{field}",
+    "/users/me/track/page",
 ]
 
 

@@ -16,6 +16,7 @@ WITHOUT = {
     "/collections/{collection}": "its reads give no version",
     "/fields/{collection}/{field}": "its reads give no version",
     "/relations/{collection}/{field}": "its reads give no version",
+    "/users/me/track/page": "its reads give no version",
     "/activity/comment": "it changes several",
     "/collections": "it changes several",
     "/comments": "it changes several",

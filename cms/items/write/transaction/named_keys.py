@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cms.errors import Problem, abbreviated, combined, invalid_payload, refuse_unknown_members
+from cms.errors import (
+    Problem,
+    abbreviated,
+    combined,
+    invalid_payload,
+    invalid_query,
+    refuse_unknown_members,
+)
 from cms.items.read.prepare import RowTest, narrowed
 from cms.items.read.reads import parse_key
 from cms.items.write.transaction.executor import Executor
@@ -87,14 +94,11 @@ def _keys_of_query(
     params = require_query(value)
     _refuse_unknown_parameters(params)
     parsed = narrowed(parse(params, _WITHOUT_LIMIT), only)
-    query = replace(
-        # Only the keys count: aggregates and groups would not answer items.
-        parsed.query,
-        aggregates=(),
-        groups=(),
-        counts=(),
-    )
-    parsed = replace(parsed, query=query)
+    if parsed.query.aggregates or parsed.query.groups:
+        raise invalid_query(
+            "A change takes items, and no aggregates of them", parameter="aggregate"
+        )
+    parsed = replace(parsed, query=replace(parsed.query, counts=()))
     keys = _select_keys(executor, collection, parsed)
     # Locked in the order of their keys, as everywhere, whatever the order of the query is.
     lock_rows(executor, collection, keys)
