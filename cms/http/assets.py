@@ -27,7 +27,8 @@ from cms.store.identity import Identity
 # HTML, SVG and every kind of XML: match() looks at the beginning only, so that parameters behind
 # the type do not hide it.
 _ACTIVE_CONTENT = re.compile(
-    r"text/html|image/svg|[a-z]+/(?:[a-z0-9.-]+\+)?xml|[a-z]+/xhtml|text/xsl|application/xslt"
+    r"text/html|image/svg|[^/]+/(?:[^;]+\+)?xml|[^/]+/xhtml|text/xsl|application/xslt"
+    r"|multipart/|message/"
 )
 _NOT_QUOTABLE = re.compile(r'[^\x20-\x7e]|["\\%]')
 
