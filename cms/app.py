@@ -16,6 +16,7 @@ from cms.auth.sessions import Issuer
 from cms.config import Config, load
 from cms.config.providers import SAML
 from cms.files.assets import Assets
+from cms.files.image_pool import ImagePool
 from cms.files.media_library import MediaLibrary
 from cms.flows.filter_flows import FlowPayloadFilter
 from cms.flows.flow_calls import FlowCalls
@@ -153,15 +154,16 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
     writers = recent_writers(config, issuer.secret)
     store = Store(config, writers=writers, secret=issuer.secret, wait_slots=wait_slots)
     links = MailLinks.from_config(config, issuer.secret)
-    library = MediaLibrary.from_config(store, config)
-    asset_source = Assets(store, library.contents.storages, config)
+    image_pool = ImagePool(config, store.database.metrics)
+    library = MediaLibrary.from_config(store, config, image_pool)
+    asset_source = Assets(store, library.contents.storages, config, image_pool)
     limiter = rate_limiter(config, issuer.secret)
     app = App(
         store,
         _middleware(config, store, issuer, limiter, identify),
         ping=Ping(store.database.metrics, limiter, config, varies_by_cookie=identify is not None),
         send_seconds=config.send_timeout.total_seconds(),
-        close_hooks=[asset_source.close],
+        close_hooks=[image_pool.close],
     )
     # The only one: a body that is read in another way would have no limit.
     app.req_options.media_handlers = Handlers(

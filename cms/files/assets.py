@@ -116,17 +116,17 @@ class _AssetSettings:
 
 
 class Assets:
-    """The assets of one application; `close` ends its child processes."""
+    """The assets of one application."""
 
-    def __init__(self, store: Store, storages: Storages, config: Config) -> None:
+    def __init__(
+        self, store: Store, storages: Storages, config: Config, image_pool: ImagePool
+    ) -> None:
         self._store = store
         self._storages = storages
-        image_pool = ImagePool(config, store.database.metrics)
         self._derivatives = Derivatives(store, image_pool, keeps_folders=not config.assets_sendfile)
         self._max_side = config.assets_transform_image_max_dimension
         # Two: a request that began before a change may still be under way.
         self._settings: LRUCache[Version, _AssetSettings] = LRUCache(2)
-        self.close = image_pool.close
 
     def asset(
         self,

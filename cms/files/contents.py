@@ -14,11 +14,19 @@ from cms.config import Config
 from cms.errors import Problem, Refused, invalid_payload
 from cms.files.derivatives import forget_derivatives
 from cms.files.file_names import clean_name, extension_on_disk
-from cms.files.image_info import image_info_of
-from cms.files.media_types import HEAD_BYTES, charset_of, is_allowed, media_type_of
+from cms.files.image_job import ImageInfo
+from cms.files.image_pool import ImagePool
+from cms.files.media_types import HEAD_BYTES, MARKUP, charset_of, is_allowed, media_type_of
 from cms.files.storage import Storages
+from cms.files.stored_content import local_file
 
 log = logging.getLogger("cms.files")
+
+MAX_IMAGE_HEAD_BYTES = 8 * 2**20
+"""Bytes of an image in a bucket that are fetched to read its size and metadata."""
+
+READ_WHOLE = frozenset({"image/webp", "image/avif", "image/tiff"})
+"""Types of images whose size or metadata may stand behind the pixels."""
 
 REMOVAL_THREADS = 8
 """Contents that are removed at the same time: a bucket takes a request for each."""
@@ -58,8 +66,9 @@ class Content:
 class Contents:
     """Stores contents in their locations, within the limits of the settings, and removes them."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, image_pool: ImagePool) -> None:
         self.storages = Storages.from_config(config)
+        self._image_pool = image_pool
         self.max_bytes = config.files_max_upload_size
         self._allowed = config.files_mime_type_allow_list
 
@@ -109,10 +118,7 @@ class Contents:
         media_type = media_type_of(content.head, name=name, declared=content.declared_type)
         if not is_allowed(media_type, self._allowed):
             raise invalid_payload(f"Files of the type {media_type} are not allowed", field="type")
-        # Read again from the location, a little at a time: an image's size may stand anywhere in
-        # its file.
-        with self.storages[content.storage].reader(content.path) as reader:
-            image = image_info_of(reader, media_type=media_type, size=content.size)
+        image = self._image_info(content, media_type)
         return {
             "storage": content.storage,
             "filename_disk": content.path,
@@ -123,6 +129,17 @@ class Contents:
             "height": image.height,
             "metadata": image.metadata or None,
         }
+
+    def _image_info(self, content: Content, media_type: str) -> ImageInfo:
+        """Return the facts about a content; they are empty if it is no readable image."""
+        if not media_type.startswith("image/") or media_type in MARKUP:
+            return ImageInfo()
+        max_bytes = content.size
+        if media_type not in READ_WHOLE:
+            max_bytes = min(max_bytes, MAX_IMAGE_HEAD_BYTES)
+        storage = self.storages[content.storage]
+        with local_file(storage, content.path, max_bytes=max_bytes) as path:
+            return self._image_pool.read(path)
 
     def remove(self, contents: Iterable[Content]) -> None:
         """Remove contents and their derivatives; what stays behind, `sweep` removes later."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, cast
@@ -13,7 +12,7 @@ from cachebox import LRUCache
 from cms.database.statements import statement
 from cms.files.image_pool import ImagePool
 from cms.files.storage import CHUNK_BYTES, Storage
-from cms.files.stored_content import StoredContent, file_path, find_content
+from cms.files.stored_content import StoredContent, find_content, local_file
 from cms.store.store import Store
 from cms.transforms.transform import FALLBACK_FORMAT, ResolvedTransform
 
@@ -127,7 +126,10 @@ def _make(
         derivative = _find(original, resolved)
         if derivative is not None:
             return derivative
-        with _source(original) as source, TemporaryDirectory(prefix="cms-transform-") as folder:
+        with (
+            local_file(original.storage, original.path) as source,
+            TemporaryDirectory(prefix="cms-transform-") as folder,
+        ):
             target = Path(folder, "transformed")
             image_format = image_pool.render(source, target, resolved.transform, name=name)
             path = _path(original, resolved, image_format)
@@ -140,24 +142,6 @@ def _make(
         if not transaction.execute(statement("find_current_content"), (original.id, original.path)):
             original.storage.delete([path])
         return Derivative(content, image_format)
-
-
-@contextmanager
-def _source(original: Original) -> Iterator[Path]:
-    """Yield the path of the original on this machine, or of a temporary copy."""
-    folder = original.storage.folder
-    if folder is not None:
-        path = Path(file_path(folder, original.path))
-        # Raises FileNotFoundError here, where the caller expects it, and not in a child process.
-        path.stat()
-        yield path
-        return
-    with TemporaryDirectory(prefix="cms-original-") as temporary:
-        # Image libraries need a file, and the child process has no access to the location.
-        copy = Path(temporary, "original")
-        with copy.open("wb") as file:
-            file.writelines(original.storage.get(original.path))
-        yield copy
 
 
 def _chunks(file: Path) -> Iterator[bytes]:

@@ -11,31 +11,35 @@ EXTENSION_ON_DISK = r"\.[a-z0-9]+"
 """The pattern of extensions in storage, in ASCII: some locations take no other characters."""
 MAX_EXTENSION_LENGTH = 20
 
-_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Categories of invisible characters, such as line breaks and the right-to-left override."""
+_CONTROLS = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Categories of control characters, line breaks, and halves of characters."""
+
+# They show a name in another order than its letters have. Other invisible characters belong to
+# scripts and emoji: joiners, tags, variation selectors.
+_BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 _FORBIDDEN = re.compile(r'[<>:"|?*]')
 """Characters that Windows takes in no name."""
 
 
 def clean_name(text: str) -> str:
-    """Return the last part of a name or path without invisible characters, cut to its extension.
+    """Return the last part of a name or path without control characters, cut to its extension.
 
     Returns `file` when nothing is left.
     """
+    last_part = re.split(r"[/\\]", text)[-1]
     # Composed, because systems write the same accents in different ways.
-    last_part = re.split(r"[/\\]", unicodedata.normalize("NFC", text))[-1]
-    visible = "".join(filter(_is_visible, last_part))
+    letters = unicodedata.normalize("NFC", "".join(filter(_is_kept, last_part)))
     # Windows takes no dot at the end, and a dot at the start hides a file elsewhere.
-    name = _FORBIDDEN.sub("_", visible).strip(" .")
+    name = _FORBIDDEN.sub("_", letters).strip(" .")
     if len(name) <= MAX_NAME_LENGTH:
         return name or "file"
     stem, extension = split_extension(name)
     return stem[: MAX_NAME_LENGTH - len(extension)].rstrip(" .") + extension
 
 
-def _is_visible(character: str) -> bool:
-    return unicodedata.category(character) not in _INVISIBLE
+def _is_kept(character: str) -> bool:
+    return unicodedata.category(character) not in _CONTROLS and character not in _BIDI_CONTROLS
 
 
 class NameParts(NamedTuple):

@@ -1,45 +1,33 @@
 """Facts about an image: its size as viewers show it, and the metadata of cameras and editors.
 
-Only the heads of images are read, never their pixels, and of these no more than the limits below:
-whoever may upload can send any bytes. A broken image does not make an upload fail.
+Only heads of images are read, never pixels; runs only in the child processes of
+`cms/files/image_pool.py`, whose limits hold for hostile heads.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Any
 
 from PIL import ExifTags, Image, ImageCms, ImageFile, IptcImagePlugin
 
 from cms import jsontext
-from cms.errors import Refused
-from cms.files.tag_limits import bounded, limited_tags
-
-log = logging.getLogger("cms.files")
+from cms.files.image_job import ImageInfo
 
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "AVIF", "BMP", "ICO")
-READ_INTO_MEMORY = frozenset({"image/webp", "image/avif"})
-"""Formats that Pillow reads whole to look at the head."""
-
-MAX_READ_INTO_MEMORY = 32 * 2**20
-
-MAX_HEAD_BYTES = 8 * 2**20
-MAX_HEAD_BYTES_BY_TYPE: Mapping[str, int] = {
-    # Pillow puts comments together piece by piece, each time copying what it has.
-    "image/gif": 2**20,
-    **dict.fromkeys(READ_INTO_MEMORY, MAX_READ_INTO_MEMORY),
-}
-"""Bytes that are read of an image before it counts as unreadable."""
+# Heads of any size are read; transforms have a limit of their own.
+Image.MAX_IMAGE_PIXELS = None
+# Browsers show what there is of a truncated image, too.
+ImageFile.LOAD_TRUNCATED_IMAGES = True
 
 MAX_METADATA_BYTES = 16 * 1024
 MAX_TEXT_LENGTH = 2000
 MAX_VALUES = 64
 
-SIDEWAYS = frozenset({5, 6, 7, 8})
+_SIDEWAYS = frozenset({5, 6, 7, 8})
 """The orientations that swap width and height."""
 
 _POINTERS = frozenset(
@@ -60,40 +48,22 @@ _IPTC = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ImageInfo:
-    """The size of an image in pixels, turned upright, and its metadata by group."""
-
-    width: int | None = None
-    height: int | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+def image_info_of(source: Path) -> ImageInfo:
+    """Return the facts about an image; a broken one makes Pillow raise any exception."""
+    with Image.open(source, formats=FORMATS) as image:
+        return _read(image)
 
 
-def image_info_of(content: BinaryIO, *, media_type: str, size: int) -> ImageInfo:
-    """Return the facts about a content; they are empty if it is no readable image.
-
-    Lets a `Refused` of reading the content pass through.
-    """
-    if not media_type.startswith("image/") or (
-        media_type in READ_INTO_MEMORY and size > MAX_READ_INTO_MEMORY
-    ):
-        return ImageInfo()
-    head = bounded(content, MAX_HEAD_BYTES_BY_TYPE.get(media_type, MAX_HEAD_BYTES))
-    try:
-        with limited_tags(), Image.open(head, formats=FORMATS) as image:
-            return _read(image)
-    except Refused:  # by the location of the content, which says nothing of the image
-        raise
-    except Exception as fault:  # a broken image makes Pillow raise any exception
-        log.info("an image of the type %s cannot be read: %s", media_type, type(fault).__name__)
-        return ImageInfo()
+def upright_size(image: Image.Image, exif: Image.Exif) -> tuple[int, int]:
+    """Return the width and height of an image that is turned as its orientation says."""
+    # Pillow turns a TIFF itself.
+    if image.format != "TIFF" and exif.get(ExifTags.Base.Orientation) in _SIDEWAYS:
+        return image.height, image.width
+    return image.size
 
 
 def _read(image: Image.Image) -> ImageInfo:
     exif = _exif(image)
-    width, height = image.size
-    if exif.get(ExifTags.Base.Orientation) in SIDEWAYS:
-        height, width = image.size
     groups = {
         "ifd0": _named_values(exif, ExifTags.TAGS),
         **_sub_directories(exif),
@@ -104,7 +74,7 @@ def _read(image: Image.Image) -> ImageInfo:
     # Every list of files would include it.
     if len(jsontext.dumps(metadata)) > MAX_METADATA_BYTES:
         metadata = {}
-    return ImageInfo(width, height, metadata)
+    return ImageInfo(*upright_size(image, exif), metadata)
 
 
 def _exif(image: Image.Image) -> Image.Exif:

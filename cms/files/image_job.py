@@ -1,11 +1,30 @@
-"""The job of a child process that renders an image, and its answer."""
+"""The jobs of a child process that reads or renders an image, and their answers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cms.transforms.transform import ImageLimits, Transform
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJob:
+    """The image whose size and metadata are read, and the limits."""
+
+    source: Path
+    limits: ImageLimits
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """The size of an image in pixels, turned upright, and its metadata by group."""
+
+    width: int | None = None
+    height: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The child processes that transform images, at most a set number at a time on one machine."""
+"""The child processes for images, at most a set number at a time on one machine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pickle
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cms.config import Config
 from cms.errors import insufficient_storage, unavailable
-from cms.files.image_job import RenderAnswer, RenderJob
+from cms.files.image_job import ImageInfo, ReadJob, RenderAnswer, RenderJob
 from cms.metrics.metrics import Metrics
 from cms.processes.child_processes import ChildEnded, ChildProcesses
 from cms.processes.machine_slots import MachineSlots
@@ -38,6 +38,8 @@ class ImagePool:
     def __init__(self, config: Config, metrics: Metrics) -> None:
         max_concurrent = config.assets_transform_max_concurrent
         self._slots = MachineSlots(config.data_dir / "transforms", max_concurrent)
+        # Of their own: an upload does not wait for the transforms of others.
+        self._read_slots = MachineSlots(config.data_dir / "image-reads", max_concurrent)
         self._limits = ImageLimits(
             MAX_PIXELS,
             config.assets_transform_image_max_dimension,
@@ -48,6 +50,17 @@ class ImagePool:
         self._children = ChildProcesses("cms.files.image_worker", str(MAX_MEMORY))
         self._failures = _RecentFailures()
         self._metrics = metrics
+
+    def read(self, source: Path) -> ImageInfo:
+        """Return the facts about an image; they are empty if the limits do not let it be read.
+
+        Raises `Refused` SERVICE_UNAVAILABLE when all slots stay taken.
+        """
+        answer = self._run(ReadJob(source, self._limits), self._read_slots)
+        if answer is None:
+            log.info("an image cannot be read within the limits of time and memory")
+            return ImageInfo()
+        return ImageInfo(**answer)
 
     def render(self, source: Path, target: Path, transform: Transform, *, name: str) -> str:
         """Write the transformed image to `target` and return its format.
@@ -60,7 +73,7 @@ class ImagePool:
         recent_reason = self._failures.reason_of(name)
         if recent_reason is not None:
             raise illegal_transform(recent_reason)
-        answer = self._run_in_slot(RenderJob(source, target, transform, self._limits))
+        answer = self._rendered(RenderJob(source, target, transform, self._limits))
         if answer.full_disk:
             raise insufficient_storage("service")
         if answer.fault:
@@ -75,26 +88,30 @@ class ImagePool:
         """End the child processes that wait for work."""
         self._children.close()
 
-    def _run_in_slot(self, job: RenderJob) -> RenderAnswer:
-        try:
-            with self._slots.take(max_seconds=self._limits.max_seconds):
-                return self._run(job)
-        except NoFreeSlot:
-            raise unavailable(
-                "assets", "Too many images are being transformed; try again later"
-            ) from None
-
-    def _run(self, job: RenderJob) -> RenderAnswer:
-        # The child counts the time of its job itself, and may have to start first.
-        max_seconds = self._limits.max_seconds + START_SECONDS
-        try:
-            answer = self._children.run(pickle.dumps(job), max_seconds=max_seconds)
-        except ChildEnded:
+    def _rendered(self, job: RenderJob) -> RenderAnswer:
+        answer = self._run(job, self._slots)
+        if answer is None:
             seconds = f"{self._limits.max_seconds:g}"
             reason = f"The image needs more than {seconds} seconds, or too much memory"
             return RenderAnswer(reason=reason)
+        return RenderAnswer(**answer)
+
+    def _run(self, job: ReadJob | RenderJob, slots: MachineSlots) -> dict[str, Any] | None:
+        """Return the answer of a child, or None where its limits ended it."""
+        # The child counts the time of its job itself, and may have to start first.
+        max_seconds = self._limits.max_seconds + START_SECONDS
+        try:
+            with slots.take(max_seconds=self._limits.max_seconds):
+                answer = self._children.run(pickle.dumps(job), max_seconds=max_seconds)
+        except NoFreeSlot:
+            raise unavailable(
+                "assets", "Too many images are being read or transformed; try again later"
+            ) from None
+        except ChildEnded:
+            return None
         # JSON and not pickle on the way back: the child has decoded a file of anybody's.
-        return RenderAnswer(**json.loads(answer))
+        parsed: dict[str, Any] = json.loads(answer)
+        return parsed
 
 
 class _Failure(NamedTuple):

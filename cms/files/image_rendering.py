@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from PIL import ExifTags, Image, ImageOps
+from PIL import Image, ImageOps
 
 from cms.files.image_colours import (
     flattened,
@@ -16,7 +16,7 @@ from cms.files.image_colours import (
     in_srgb,
     profile_for,
 )
-from cms.files.image_info import SIDEWAYS
+from cms.files.image_info import upright_size
 from cms.files.image_job import ImageError, RenderJob
 from cms.files.image_steps import REDUCING_GAP, Size, apply_step, check_sides, scaled_size
 from cms.transforms.steps import ImageStep, Resize
@@ -80,11 +80,10 @@ class _OpenedImage(NamedTuple):
 
 
 def _open(job: RenderJob) -> _OpenedImage:
-    Image.MAX_IMAGE_PIXELS = None  # the limit is checked here, before anything is decoded
     try:
         with Image.open(job.source, formats=READABLE_FORMATS) as image:
             _check_pixels(image, job.limits)
-            full_size = _upright_size(image)
+            full_size = upright_size(image, image.getexif())
             _draft(image, full_size, job.transform.steps)
             return _OpenedImage(_upright(image), full_size)
     except (ImageError, MemoryError):
@@ -96,16 +95,6 @@ def _open(job: RenderJob) -> _OpenedImage:
 def _check_pixels(image: Image.Image, limits: ImageLimits) -> None:
     if image.width * image.height > limits.max_pixels:
         raise ImageError(f"The image has more than {limits.max_pixels} pixels")
-
-
-def _upright_size(image: Image.Image) -> Size:
-    # Pillow turns a TIFF itself.
-    if image.format == "TIFF":
-        return image.size
-    orientation = image.getexif().get(ExifTags.Base.Orientation)
-    if orientation in SIDEWAYS:
-        return image.height, image.width
-    return image.size
 
 
 def _draft(image: Image.Image, full_size: Size, steps: tuple[ImageStep, ...]) -> None:

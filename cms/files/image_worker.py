@@ -1,4 +1,4 @@
-"""A child process that transforms images: limits of time and memory end it, not the service.
+"""A child process that reads and transforms images: limits end it, not the service.
 
 `python -m cms.files.image_worker BYTES` reads pickled jobs from its standard input, and answers
 each with a line of JSON. It ends with its input, and when no job has come for a while.
@@ -15,7 +15,8 @@ import traceback
 from dataclasses import asdict
 
 from cms.errors import FULL_DISK_ERRORS
-from cms.files.image_job import ImageError, RenderAnswer, RenderJob
+from cms.files.image_info import image_info_of
+from cms.files.image_job import ImageError, ImageInfo, ReadJob, RenderAnswer, RenderJob
 from cms.files.image_rendering import render
 from cms.processes.child_input import waits_for_job
 
@@ -30,7 +31,7 @@ def main() -> None:
     while waits_for_job():
         try:
             # The parent is the service itself, so that its pickles can be trusted.
-            job: RenderJob = pickle.load(sys.stdin.buffer)
+            job: ReadJob | RenderJob = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         # The kernel ends this process when its time is up, even if its parent no longer waits.
@@ -41,7 +42,20 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _answer(job: RenderJob) -> RenderAnswer:
+def _answer(job: ReadJob | RenderJob) -> ImageInfo | RenderAnswer:
+    if isinstance(job, ReadJob):
+        return _read(job)
+    return _rendered(job)
+
+
+def _read(job: ReadJob) -> ImageInfo:
+    try:
+        return image_info_of(job.source)
+    except Exception:  # a broken image makes Pillow raise any exception
+        return ImageInfo()
+
+
+def _rendered(job: RenderJob) -> RenderAnswer:
     try:
         return RenderAnswer(format=render(job))
     except ImageError as error:

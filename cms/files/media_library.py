@@ -17,6 +17,7 @@ from cms.files import file_rows
 from cms.files.contents import Content, Contents, FieldValues
 from cms.files.file_payloads import checked_batch
 from cms.files.file_rows import WriteRequest
+from cms.files.image_pool import ImagePool
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.outgoing.outgoing_addresses import AddressFilter
 from cms.store.store import Store
@@ -39,10 +40,10 @@ class MediaLibrary:
     max_field_bytes: int
 
     @classmethod
-    def from_config(cls, store: Store, config: Config) -> MediaLibrary:
+    def from_config(cls, store: Store, config: Config, image_pool: ImagePool) -> MediaLibrary:
         return cls(
             store,
-            Contents(config),
+            Contents(config, image_pool),
             AddressFilter.from_config(config),
             import_seconds=config.import_timeout.total_seconds(),
             max_field_bytes=config.max_payload_size,

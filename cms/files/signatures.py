@@ -39,6 +39,12 @@ SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xfb", "audio/mpeg"),
     (b"\xff\xf3", "audio/mpeg"),
     (b"\xff\xf2", "audio/mpeg"),
+    # The same of AAC, whose layer is 0.
+    (b"\xff\xf1", "audio/aac"),
+    (b"\xff\xf9", "audio/aac"),
+    (b"\xff\xf0", "audio/aac"),
+    (b"\xff\xf8", "audio/aac"),
+    (b"#!AMR", "audio/amr"),
     (b"fLaC", "audio/flac"),
     (b"OggS\0", "application/ogg"),
     (b"MThd\0\0\0\x06", "audio/midi"),
@@ -46,6 +52,8 @@ SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"FLV\x01", "video/x-flv"),
     (b"\0\0\x01\xba", "video/mpeg"),
     (b"\0\0\x01\xb3", "video/mpeg"),
+    (b"glTF\1\0\0\0", "model/gltf-binary"),
+    (b"glTF\2\0\0\0", "model/gltf-binary"),
     (b"wOFF", "font/woff"),
     (b"wOF2", "font/woff2"),
     (b"OTTO", "font/otf"),
@@ -68,29 +76,64 @@ BRANDS = (
     (b"M4A ", "audio/mp4"),
     (b"3gp", "video/3gpp"),
 )
+UNSIGNED_TYPES = frozenset(
+    {"audio/mpeg", "audio/aac", "audio/amr", "video/mpeg", "video/quicktime"}
+)
+"""The types above whose contents may also begin in another way."""
+
+GENERAL_CONTAINERS = frozenset(
+    {
+        "application/zip",
+        "application/gzip",
+        "application/x-bzip2",
+        "application/x-xz",
+        "application/zstd",
+        "application/x-tar",
+        "application/x-ole-storage",
+        "application/vnd.sqlite3",
+    }
+)
+"""The types on which programs build formats of their own."""
+
 CONTAINED_TYPES: Mapping[str, tuple[str, ...]] = {
     "application/zip": (
         "application/vnd.openxmlformats-officedocument.",
         "application/vnd.oasis.opendocument.",
-        "application/vnd.ms-",
+        "application/vnd.ms-excel",
+        "application/vnd.ms-powerpoint",
+        "application/vnd.ms-word",
         "application/vnd.android.package-archive",
-        "application/vnd.apple.",
         "application/vnd.google-earth.kmz",
         "application/epub+zip",
         "application/java-archive",
         "application/x-zip",
-        "model/",
     ),
     "application/x-ole-storage": (
         "application/msword",
-        "application/vnd.ms-",
+        "application/vnd.ms-excel",
+        "application/vnd.ms-powerpoint",
+        "application/vnd.ms-outlook",
         "application/vnd.visio",
     ),
     "application/ogg": ("audio/ogg", "video/ogg", "audio/opus"),
     "video/webm": ("audio/webm", "video/x-matroska", "audio/x-matroska"),
-    "video/mp4": ("audio/mp4", "audio/x-m4a", "video/x-m4v"),
-    "image/tiff": ("image/x-",),
+    "video/mp4": (
+        "audio/mp4",
+        "audio/x-m4",
+        "video/x-m4",
+        "video/3gpp",
+        "audio/3gpp",
+        "application/mp4",
+        "image/x-canon-cr3",
+    ),
+    "audio/mpeg": ("audio/mp3", "audio/flac", "audio/x-flac", "audio/aac", "audio/x-aac"),
+    "audio/aac": ("audio/x-aac", "audio/vnd.dlna.adts", "audio/x-hx-aac-adts"),
+    "image/tiff": ("image/x-", "image/dng"),
+    "image/vnd.microsoft.icon": ("image/x-icon",),
     "application/postscript": ("image/x-eps", "application/eps", "application/illustrator"),
     "application/pdf": ("application/illustrator",),
 }
-"""The types that have another one for a container, by the starts of their names."""
+"""The types that have another one for a container, by the starts of their names.
+
+A tag of ID3 may stand before AAC and FLAC, and otherwise begins MP3.
+"""

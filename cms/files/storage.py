@@ -10,15 +10,14 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import obstore
 from obstore.exceptions import BaseError
@@ -150,12 +149,6 @@ class Storage:
         with self._mapped_errors():
             result = obstore.get(self._store, path, options=_range(start or 0, length))
         return self._pieces(result)
-
-    def reader(self, path: str) -> BinaryIO:
-        """Return a content as a file that can be read at any offset, a little of it at a time."""
-        with self._mapped_errors():
-            reader = obstore.open_reader(self._store, path, buffer_size=CHUNK_BYTES)
-            return BufferedReader(_ObstoreFile(reader, self._mapped_errors), CHUNK_BYTES)
 
     def size(self, path: str) -> int:
         """Return how many bytes a content has."""
@@ -295,35 +288,6 @@ class Storages(Mapping[str, Storage]):
 def location_fault(name: str) -> Refused:
     """Return SERVICE_UNAVAILABLE for a failing location, without the addresses in its message."""
     return unavailable("storage", f'The location "{name}" does not do it')
-
-
-class _ObstoreFile(RawIOBase):
-    """A reader of obstore as a file of the standard library; its errors are those of `Storage`."""
-
-    def __init__(
-        self, reader: Any, mapped_errors: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        super().__init__()
-        self._file = reader
-        self._mapped_errors = mapped_errors
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        with self._mapped_errors():
-            piece = bytes(self._file.read(len(buffer)))
-        buffer[: len(piece)] = piece
-        return len(piece)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self._file.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._file.tell())
 
 
 class _HashingChunks:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from cms.files.storage import CHUNK_BYTES, Storage, location_fault
@@ -73,6 +75,25 @@ def file_path(folder: Path, path: str) -> str:
     """Return the file of a path in a folder; raises FileNotFoundError for one that has none."""
     _require_storable(path)
     return f"{folder}/{path}"
+
+
+@contextmanager
+def local_file(storage: Storage, path: str, *, max_bytes: int | None = None) -> Iterator[Path]:
+    """Yield the file of a content on this machine, or a temporary copy of its first bytes.
+
+    Child processes read images from it: they have no access to the location.
+    """
+    if storage.folder is not None:
+        file = Path(file_path(storage.folder, path))
+        # Raises FileNotFoundError here, where the caller expects it, and not in a child process.
+        file.stat()
+        yield file
+        return
+    with TemporaryDirectory(prefix="cms-original-") as temporary:
+        copy = Path(temporary, "original")
+        with copy.open("wb") as target:
+            target.writelines(storage.get(path, 0, max_bytes))
+        yield copy
 
 
 def _require_storable(path: str) -> None:

@@ -27,9 +27,10 @@ from cms.store.identity import Identity
 # HTML, SVG and every kind of XML: match() looks at the beginning only, so that parameters behind
 # the type do not hide it.
 _ACTIVE_CONTENT = re.compile(
-    r"text/html|image/svg|[a-z]+/(?:[a-z0-9.-]+\+)?xml|[a-z]+/xhtml|text/xsl|application/xslt"
+    r"text/html|image/svg|[^/]+/(?:[^;]+\+)?xml|[^/]+/xhtml|text/xsl|application/xslt"
+    r"|multipart/|message/"
 )
-_NOT_QUOTABLE = re.compile(r'[^\x20-\x7e]|["\\%]')
+_NOT_QUOTABLE = re.compile(r'[^\x20-\x7e]|["\\%/]')
 
 
 class _RequestedAsset(NamedTuple):
@@ -148,6 +149,9 @@ def disposition(kind: str, filename: str) -> str:
     # know filename*.
     ascii_name = unicodedata.normalize("NFKD", filename).encode("ascii", "ignore").decode()
     ascii_name = _NOT_QUOTABLE.sub("_", ascii_name)
+    # Nothing but an extension is left of a name in another script.
+    if not ascii_name.partition(".")[0]:
+        ascii_name = f"file{ascii_name}"
     header = f'{kind}; filename="{ascii_name}"'
     if ascii_name == filename:
         return header

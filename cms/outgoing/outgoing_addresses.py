@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import SplitResult, urlsplit
 
+import idna
+
 from cms.config import Config, Network
 from cms.outgoing.special_networks import Address, embedded_ipv4, is_special
 from cms.text_shapes import DEFAULT_PORTS
 
 # Parsers drop some of these, or take a backslash for a slash, and then read another host.
-_NEVER_IN_A_URL = re.compile(r"[\x00-\x20\x7f\\]")
+_NEVER_IN_A_URL = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
 class AddressDenied(Exception):
@@ -69,22 +71,38 @@ class HostResolver(Protocol):
 
 
 def parse_target(url: str) -> SplitResult:
-    """Return the parts of a URL; raises `AddressDenied` for one that is never requested."""
+    """Return the parts of a URL, the host in ASCII.
+
+    Raises `AddressDenied` for one that is never requested.
+    """
+    # Browsers drop spaces and line breaks around an address.
+    url = url.strip(" \t\r\n")
     if _NEVER_IN_A_URL.search(url):
         raise AddressDenied("the address has characters that no address has")
     try:
-        target = urlsplit(url)
+        url.encode()  # a half of a character has no bytes
+        target = _with_ascii_host(urlsplit(url))
         port = target.port
     except ValueError:
         raise AddressDenied("it is no address") from None
     if target.scheme not in DEFAULT_PORTS:
         raise AddressDenied("only http and https are asked")
     # A percent sign begins the zone of an IPv6 address, which names a network card.
-    if not target.hostname or port == 0 or "%" in target.hostname:
+    if not target.hostname or port == 0 or "%" in target.hostname or " " in target.netloc:
         raise AddressDenied("the address names no host")
     if target.username is not None or target.password is not None:
         raise AddressDenied("the address must not hold credentials")
     return target
+
+
+def _with_ascii_host(target: SplitResult) -> SplitResult:
+    """Return the parts of a URL, the host in ASCII; raises ValueError for one that has none."""
+    if target.netloc.isascii() or target.hostname is None:
+        return target
+    credentials, at, _ = target.netloc.rpartition("@")
+    host = idna.encode(target.hostname, uts46=True).decode()
+    port = f":{target.port}" if target.port is not None else ""
+    return target._replace(netloc=f"{credentials}{at}{host}{port}")
 
 
 def port_of(target: SplitResult) -> int:

@@ -137,7 +137,9 @@ def fetch(
             if request.follows_redirects:
                 location = _location_of(response)
             if location is None:
-                headers = {name.lower(): value for name, value in response.headers.items()}
+                headers = {
+                    name.lower(): _in_utf8(value) for name, value in response.headers.items()
+                }
                 chunks = _body(response, deadline, limits.size)
                 yield OutgoingResponse(
                     request.url, response.status, response.reason, headers, chunks
@@ -151,7 +153,16 @@ def _location_of(response: http.client.HTTPResponse) -> str | None:
     """Return where a response redirects to; None where it does not."""
     if response.status not in _REDIRECT_STATUSES:
         return None
-    return response.headers.get("Location")
+    location = response.headers.get("Location")
+    return location and _in_utf8(location)
+
+
+def _in_utf8(header: str) -> str:
+    """Return the value of a header, which was read as Latin-1, as UTF-8 where it is that."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError:
+        return header
 
 
 def _resolver_until(deadline: float, resolve: HostResolver) -> HostResolver:

@@ -111,7 +111,7 @@ def test_what_a_browser_would_run_is_only_saved(
             "Grüße 100%.txt",
             "filename=\"Grue 100_.txt\"; filename*=UTF-8''Gr%C3%BC%C3%9Fe%20100%25.txt",
         ),
-        ("日本.txt", "filename=\".txt\"; filename*=UTF-8''%E6%97%A5%E6%9C%AC.txt"),
+        ("日本.txt", "filename=\"file.txt\"; filename*=UTF-8''%E6%97%A5%E6%9C%AC.txt"),
     ],
 )
 def test_every_name_is_written_out(files: FileService, name: str, disposition: str) -> None:

@@ -18,9 +18,9 @@ import pytest
 from cms.config import Config
 from cms.errors import Refused
 from cms.files import image_pool as pools
-from cms.files.image_job import RenderAnswer, RenderJob
 from cms.files.image_pool import ImagePool
 from cms.metrics.metrics import Metrics
+from cms.processes.child_processes import ChildProcesses
 from cms.transforms.steps import Blur, Resize
 from cms.transforms.transform import Transform
 from tests.files.pictures import decoded, quarters
@@ -94,7 +94,7 @@ def test_what_takes_too_long_is_stopped_and_the_next_one_works(
     assert "0.3 seconds" in reason(refusal)
     assert time.monotonic() - began < 3
     with monkeypatch.context() as patch:
-        patch.setattr(ImagePool, "_run", lambda *_: pytest.fail("it is tried again"))
+        patch.setattr(ChildProcesses, "run", lambda *_, **__: pytest.fail("it is tried again"))
         with pytest.raises(Refused):
             do(pool, source, "b", slow)
     assert do(pool, source, "c") == "webp"
@@ -147,19 +147,19 @@ def test_a_machine_works_on_so_many_at_a_time(
     pair = [make(assets_transform_max_concurrent=2) for _ in range(2)]
     working: list[int] = []
     seen: list[int] = []
-    run = ImagePool._run
+    run = ChildProcesses.run
 
-    def counted(self: ImagePool, job: RenderJob) -> RenderAnswer:
+    def counted(self: ChildProcesses, job: bytes, *, max_seconds: float) -> bytes:
         working.append(1)
         seen.append(len(working))
-        result = run(self, job)
+        result = run(self, job, max_seconds=max_seconds)
         working.pop()
         return result
 
     def transform(number: int) -> str:
         return do(pair[number % 2], source, str(number))
 
-    monkeypatch.setattr(ImagePool, "_run", counted)
+    monkeypatch.setattr(ChildProcesses, "run", counted)
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(transform, range(12))) == ["webp"] * 12
     assert max(seen) == 2

@@ -60,6 +60,7 @@ def test_a_file_is_imported_with_the_fields_that_are_sent(
         ("attachment; filename=plain.txt", "plain.txt"),
         ('attachment; filename="../quo\\"ted.txt"', "quo_ted.txt"),
         ("attachment; filename=a.txt; filename*=UTF-8''gr%C3%BC%C3%9Fe.txt", "grüße.txt"),
+        ('attachment; filename="grün.txt"'.encode().decode("latin-1"), "grün.txt"),
         ("attachment", "path"),
     ],
 )

@@ -29,6 +29,7 @@ def tarred() -> bytes:
     return buffer.getvalue()
 
 
+GLB = b"glTF\2\0\0\0\x64\0\0\0\x20\0\0\0JSON{}"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 
@@ -88,10 +89,59 @@ DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
         (b"\0\1\2\3", "a", "nonsense", "application/octet-stream"),
         (b"\0\1\2\3", "a.txt", "text/html", "application/octet-stream"),
         (b"", "a.txt", None, "text/plain"),
+        # A declared type counts unless the bytes contradict it.
+        (GLB, "a.glb", "model/gltf-binary", "model/gltf-binary"),
+        (GLB, "a.glb", None, "model/gltf-binary"),
+        (GLB, "a.glb", "text/html", "model/gltf-binary"),
+        (b"\0\1\2\3", "a", "model/gltf-binary", "application/octet-stream"),
+        (b"stl".ljust(84, b"\0"), "a", "model/stl", "model/stl"),
+        (b"stl".ljust(84, b"\0"), "a.stl", None, "model/stl"),
+        (b"solid x\nfacet normal 0 0 1\n", "a.stl", None, "model/stl"),
+        (b"\xff\xf1\x50\x80\x01\x1f\xfc", "a.aac", "audio/aac", "audio/aac"),
+        (b"\xff\xf9\x50\x80\x01\x1f\xfc", "a", None, "audio/aac"),
+        (b"AC1032\0\0\0\0\0\0\x03", "a.dwg", "application/acad", "application/acad"),
+        (b"AC1032\0\0\0\0\0\0\x03", "a.dwg", None, "image/vnd.dwg"),
+        (b"words", "a", "application/x-my-format", "application/x-my-format"),
+        (packed(), "a.sketch", "application/x-sketch", "application/x-sketch"),
+        (packed(), "a.png", "application/pdf", "application/zip"),
+        (packed(), "a", "text/html", "application/zip"),
+        (b"\0\1\2\3", "a", "image/x-thing", "image/x-thing"),
+        (b"\0\1\2\3", "a.docx", None, "application/octet-stream"),
+        (b"words", "a.doc", "application/msword", "text/plain"),
+        (b"words", "a", "audio/mpeg", "text/plain"),
+        (b"#EXTM3U", "a", "audio/x-mpegurl", "audio/x-mpegurl"),
+        (b'{"a": 1}', "a.json", "text/plain", "application/json"),
+        (b'{"a": 1}', "a.json", "text/x-mine", "text/x-mine"),
+        (picture("JPEG"), "a", "image/jpg", "image/jpeg"),
+        (b"<?xml version='1.0'?><gpx/>", "a", "application/gpx+xml", "application/gpx+xml"),
+        (b"<?xml version='1.0'?><gpx/>", "a", "text/html", "application/xml"),
+        (b"<?xml version='1.0'?><rss><![CDATA[<svg >]]>", "a", None, "application/xml"),
+        (b"--x\nContent-Type: text/html\n", "a", "multipart/mixed", "text/plain"),
     ],
 )
 def test_the_bytes_decide(content: bytes, name: str, declared: str | None, kind: str) -> None:
-    assert media_type_of(content[:4096], name=name, declared=declared) == kind
+    assert media_type_of(content[:HEAD_BYTES], name=name, declared=declared) == kind
+
+
+@pytest.mark.parametrize("declared", [None, "image/svg+xml", "text/plain", "image/png", "text/x-a"])
+@pytest.mark.parametrize(
+    "prolog",
+    [
+        "<!--" + "x" * 60_000 + "-->",
+        "<?xml version='1.0'?><!--" + "x" * 60_000 + "-->",
+        "<!-- x -->" * 6_000,
+        "<!DOCTYPE svg PUBLIC '-//W3C//DTD SVG 1.1//EN' 'svg11.dtd'>",
+        "<?xml version='1.0'?>\n<!DOCTYPE x [<!ENTITY y 'z'>]>",
+        "<?xml version='1.0'?><?xml-stylesheet href='a'?>",
+        "<?anything?>",
+        "\ufeff",
+    ],
+)
+def test_an_image_of_markup_is_recognised_behind_what_may_precede_it(
+    prolog: str, declared: str | None
+) -> None:
+    content = (prolog + "<svg xmlns='http://www.w3.org/2000/svg'/>").encode()
+    assert media_type_of(content[:HEAD_BYTES], name="a.txt", declared=declared) == "image/svg+xml"
 
 
 @pytest.mark.parametrize(

@@ -357,13 +357,17 @@ def test_a_redirect_that_is_not_followed_is_the_response(other_server: Source) -
 
 HOSTS = AddressFilter(
     allowed=[ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")],
-    hosts=["api.example.com", "*.example.org", "::1"],
+    hosts=["api.example.com", "*.example.org", "::1", "xn--gre-6ka8l.de", "*.xn--grn-ioa.de"],
 )
 
 
 @pytest.mark.parametrize(
-    "host", ["api.example.com", "API.Example.com.", "a.example.org", "a.b.example.org", "[::1]"]
-)
+    "host",
+    [
+        "api.example.com", "API.Example.com.", "a.example.org", "a.b.example.org", "[::1]",
+        "api。example.com", "grüße.de", "xn--gre-6ka8l.de", "a.GRÜN.de",
+    ],
+)  # fmt: skip
 def test_hosts_of_a_list_are_asked(host: str) -> None:
     address = ipaddress.ip_address("192.0.2.1")
     target = parse_target(f"http://{host}/")
@@ -374,7 +378,7 @@ def test_hosts_of_a_list_are_asked(host: str) -> None:
     "host",
     [
         "example.org", "example.com", "xapi.example.com", "aexample.org", "127.0.0.1",
-        "api.example.com.evil.com", "api。example.com",
+        "api.example.com.evil.com",
     ],
 )  # fmt: skip
 def test_hosts_beside_a_list_are_not_even_resolved(host: str) -> None:

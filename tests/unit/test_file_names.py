@@ -28,12 +28,19 @@ from cms.files.file_names import (
         (".htaccess", "htaccess"),
         ("name. . ", "name"),
         ("gru\u0308n.png", "gr\u00fcn.png"),
+        ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645.txt",) * 2,
+        ("\u0d9a\u0dca\u200d\u0dc2.txt",) * 2,
+        ("\U0001f469\u200d\U0001f680 \U0001f3f3\ufe0f\u200d\U0001f308.png",) * 2,
+        ("\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",) * 2,
+        ("of later emoji \U0001fadf \U0001fae9.png",) * 2,
+        ("\u2067a\u2069\u202ab\u202c\x85\u2028.txt", "ab.txt"),
+        ("a\0\u0308.txt", "\u00e4.txt"),
         ("folder/", "file"),
         ("..", "file"),
         ("", "file"),
     ],
 )
-def test_a_name_is_its_visible_last_part(sent: str, cleaned: str) -> None:
+def test_a_name_is_its_last_part_with_the_letters_of_all_scripts(sent: str, cleaned: str) -> None:
     assert clean_name(sent) == cleaned
 
 
