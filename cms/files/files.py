@@ -185,7 +185,7 @@ def _replace_content(
     replaced_file = file_rows.run_write(
         library.store, request, collection=FILES, action="update", plan=plan
     )
-    library.contents.remove(replaced_file.contents)
+    library.remove(replaced_file.contents)
     return file_rows.response_body(replaced_file.items, single=True)
 
 

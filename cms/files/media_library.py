@@ -6,7 +6,7 @@ values `FILE_CALLS` (cms/files/files.py) and `FOLDER_CALLS` (cms/files/folders.p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -14,7 +14,7 @@ from typing import TypeVar
 from cms.config import Config
 from cms.database.connections import Transaction
 from cms.files import file_rows
-from cms.files.contents import Content, Contents, FieldValues
+from cms.files.contents import Content, Contents, FieldValues, are_kept
 from cms.files.file_payloads import checked_batch
 from cms.files.file_rows import WriteRequest
 from cms.items.write.calls import WriteCall, WrittenItems
@@ -47,6 +47,14 @@ class MediaLibrary:
             import_seconds=config.import_timeout.total_seconds(),
             max_field_bytes=config.max_payload_size,
         )
+
+    def remove(self, contents: Sequence[Content]) -> None:
+        """Remove contents that files had, after the commit.
+
+        While a backup runs, which may need them, they stay, and `sweep` removes them later.
+        """
+        if contents and not are_kept(self.store.database.fetch_primary):
+            self.contents.remove(contents)
 
 
 def _nothing(transaction: Transaction) -> None:
@@ -125,7 +133,7 @@ class LibraryCalls:
         plan = partial(self._plan_delete, request=request, payload=payload, key=key)
         contents = self._run(library, request, action="delete", plan=plan)
         # Only after the commit: a content without a row is removed later, a row needs its content.
-        library.contents.remove(contents)
+        library.remove(contents)
 
     def _plan_delete(
         self, call: WriteCall, *, request: WriteRequest, payload: object, key: str | None
