@@ -63,12 +63,17 @@ def _canonical_address(text: str) -> str | None:
 
 
 def require_address(networks: Sequence[Networks], ip: str | None) -> None:
-    """Raise `Refused` INVALID_IP unless every list of networks holds the address.
+    """Raise `Refused` INVALID_IP unless every list of networks holds the address."""
+    if not admits(networks, ip):
+        raise Refused(Problem("INVALID_IP", "This address may not be used."))
+
+
+def admits(networks: Sequence[Networks], ip: str | None) -> bool:
+    """Tell whether every list of networks holds an address.
 
     A caller without an address is the service itself, which may.
     """
-    if networks and ip is not None and not _all_hold(networks, ip):
-        raise Refused(Problem("INVALID_IP", "This address may not be used."))
+    return not networks or ip is None or _all_hold(networks, ip)
 
 
 def _all_hold(networks: Sequence[Networks], ip: str) -> bool:

@@ -58,6 +58,6 @@ def _report_missing(entries: list[Entry], watcher: Watcher) -> int:
     for entry in missing:
         watcher.report(
             f"The archive lacks the content of the file {entry.key} ({entry.name}), which "
-            "was lost before the backup."
+            "was not there when it was backed up."
         )
     return len(missing)

@@ -1,7 +1,8 @@
 """A backup: the members of an archive, made as they are read.
 
 One transaction sees the structure, all rows and the list of files as they were at one moment. The
-contents of files follow when it has ended: they never change, but may be deleted meanwhile.
+contents of files follow when it has ended: they never change, and the service removes none of them
+before the backup has ended.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from cms.database.bulk import (
     TableInSchema,
     bulk_transaction,
     copy_out,
+    keeping_contents,
     lock_for_reading,
     sequence_position,
 )
@@ -97,7 +99,11 @@ class Backup:
 
         A caller that does not take all of them closes the generator, which ends its transaction.
         """
-        with tempfile.TemporaryFile("w+", encoding="utf-8") as files:
+        with (
+            tempfile.TemporaryFile("w+", encoding="utf-8") as files,
+            # Before the moment of the rows, so that it holds all contents that these name.
+            keeping_contents(self._dsn),
+        ):
             with self._one_moment() as moment:
                 _require_locations(moment.head, self._storages)
                 size = _list_files(moment.transaction, files)

@@ -36,6 +36,7 @@ _SETTINGS = {
     "statement_timeout": "0",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
     # An error rather than a backup without the rows that a policy hides.
     "row_security": "off",
 }
@@ -82,6 +83,24 @@ def bulk_transaction(dsn: str, *, reads_only: bool) -> Iterator[Transaction]:
 
     One that only reads is REPEATABLE READ: all of its statements see the same rows.
     """
+    with _connection(dsn) as connection:
+        if reads_only:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+        with connection.transaction():
+            yield Transaction(connection, prepare=False)
+
+
+@contextmanager
+def keeping_contents(dsn: str) -> Iterator[None]:
+    """Keep the service from removing contents of files while the block runs."""
+    with _connection(dsn) as connection:
+        Transaction(connection, prepare=False).execute(statement("keep_contents"))
+        yield
+
+
+@contextmanager
+def _connection(dsn: str) -> Iterator[Connection]:
     options = options_of(_SETTINGS)
     with (
         mapped_errors(),
@@ -92,15 +111,11 @@ def bulk_transaction(dsn: str, *, reads_only: bool) -> Iterator[Transaction]:
             client_encoding="utf8",
         ) as connection,
     ):
-        # Before the transaction, whose snapshot comes with its first statement.
+        # Before any transaction, whose snapshot comes with its first statement.
         if (schema := schema_of(dsn)) is not None:
             check_schema(connection, schema, needs_tables=False)
-        if reads_only:
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            connection.read_only = True
-        with connection.transaction():
-            configure(connection, epochs=Epochs(), meter=StatementMeter())
-            yield Transaction(connection, prepare=False)
+        configure(connection, epochs=Epochs(), meter=StatementMeter())
+        yield connection
 
 
 def lock_for_reading(transaction: Transaction, tables: Sequence[TableInSchema]) -> None:

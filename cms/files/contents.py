@@ -11,6 +11,8 @@ from typing import Any
 from uuid import uuid4
 
 from cms.config import Config
+from cms.database.connections import Fetch, single_value
+from cms.database.statements import statement
 from cms.errors import Problem, Refused, invalid_payload
 from cms.files.derivatives import forget_derivatives
 from cms.files.file_names import clean_name, extension_on_disk
@@ -182,6 +184,11 @@ class Contents:
             if problem.is_undone or problem.extensions.get("service") != "database":
                 self.remove(stored)
             raise
+
+
+def are_kept(fetch: Fetch) -> bool:
+    """Tell whether a backup runs, which needs the contents that were there when it began."""
+    return bool(single_value(fetch(statement("are_contents_kept"), ())))
 
 
 def contents_of(rows: Sequence[tuple[Any, ...]]) -> list[Content]:

@@ -183,7 +183,7 @@ def _replace_content(
         _plan_replacement,
         key=key,
         plan_update=update,
-        stored=library.contents,
+        library=library,
         is_committed=is_committed,
     )
     body = file_rows.run_write(library.store, request, collection=FILES, action="update", plan=plan)
@@ -198,17 +198,17 @@ def _plan_replacement(
     *,
     key: str,
     plan_update: Callable[[WriteCall], WritePlan[WrittenItems]],
-    stored: Contents,
+    library: MediaLibrary,
     is_committed: Event,
 ) -> WritePlan[bytes | None]:
     row_key = parse_key(call.collection, key)
-    return WritePlan(partial(_replace_row, plan_update(call), row_key, stored, is_committed))
+    return WritePlan(partial(_replace_row, plan_update(call), row_key, library, is_committed))
 
 
 def _replace_row(
     update: WritePlan[WrittenItems],
     key: str,
-    stored: Contents,
+    library: MediaLibrary,
     is_committed: Event,
     transaction: Transaction,
 ) -> bytes | None:
@@ -217,5 +217,5 @@ def _replace_row(
     former = contents_of(transaction.execute(statement("lock_files"), ([key],)))
     body = file_rows.response_body(update.run(transaction), single=True)
     transaction.after_commit.append(lambda _: is_committed.set())
-    transaction.after_commit.append(lambda _: stored.remove(former))
+    transaction.after_commit.append(lambda _: library.remove(former))
     return body

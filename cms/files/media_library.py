@@ -6,7 +6,7 @@ values `FILE_CALLS` (cms/files/files.py) and `FOLDER_CALLS` (cms/files/folders.p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -14,7 +14,7 @@ from typing import TypeVar
 from cms.config import Config
 from cms.database.connections import Transaction
 from cms.files import file_rows
-from cms.files.contents import Content, Contents, FieldValues
+from cms.files.contents import Content, Contents, FieldValues, are_kept
 from cms.files.file_payloads import checked_batch
 from cms.files.file_rows import WriteRequest
 from cms.files.image_pool import ImagePool
@@ -48,6 +48,14 @@ class MediaLibrary:
             import_seconds=config.import_timeout.total_seconds(),
             max_field_bytes=config.max_payload_size,
         )
+
+    def remove(self, contents: Sequence[Content]) -> None:
+        """Remove contents that files had, after the commit.
+
+        While a backup runs, which may need them, they stay, and `sweep` removes them later.
+        """
+        if contents and not are_kept(self.store.database.fetch_primary):
+            self.contents.remove(contents)
 
 
 def _nothing(transaction: Transaction) -> None:
@@ -123,16 +131,16 @@ class LibraryCalls:
         *,
         key: str | None = None,
     ) -> None:
-        delete_rows = partial(self._delete_rows, library.contents, payload)
+        delete_rows = partial(self._delete_rows, library, payload)
         plan = partial(self._plan_delete, delete_rows, request=request, key=key)
         self._run(library, request, action="delete", plan=plan)
 
     def _delete_rows(
-        self, stored: Contents, payload: object, call: WriteCall, transaction: Transaction
+        self, library: MediaLibrary, payload: object, call: WriteCall, transaction: Transaction
     ) -> None:
         contents = self.delete_rows(call, transaction, payload)
         # Only after the commit: a content without a row is removed later, a row needs its content.
-        transaction.after_commit.append(lambda _: stored.remove(contents))
+        transaction.after_commit.append(lambda _: library.remove(contents))
 
     def _plan_delete(
         self,

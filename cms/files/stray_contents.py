@@ -13,6 +13,7 @@ from itertools import islice
 
 from cms.database.connections import Transaction, single_values
 from cms.database.statements import statement
+from cms.files.contents import are_kept
 from cms.files.file_names import EXTENSION_ON_DISK
 from cms.files.storage import Storage, Storages
 from cms.text_shapes import UUID
@@ -40,6 +41,7 @@ def sweep(transaction: Transaction, storages: Storages, *, age: timedelta = MIN_
     """Remove contents older than `age` that no file has, and return the files that have none.
 
     Names that this service does not give are left alone: a location may hold other things too.
+    While a backup runs, which may need them, all contents stay.
     Raises `Refused` SERVICE_UNAVAILABLE when a location does not answer.
     """
     removed: list[str] = []
@@ -53,6 +55,9 @@ def sweep(transaction: Transaction, storages: Storages, *, age: timedelta = MIN_
         # Old ones only: a request may be about to write the row of a new content.
         rows = transaction.execute(statement("find_stray_contents"), (storage.name,))
         strays = single_values(rows)
+        # Asked after the strays were found: a backup that begins now needs none of them.
+        if are_kept(transaction.execute):
+            strays = []
         storage.delete(strays)
         for path in (*strays, *storage.remove_staged(age)):
             removed.append(f"{storage.name}/{path}")

@@ -83,6 +83,12 @@ def _has_account(identity: Identity, fetch: Fetch) -> bool:
     return fetch(statement("has_account"), (identity.email,)) == [(True,)]
 
 
+def own_address(identity: Identity) -> str | None:
+    """Return the address of the caller whose roles count."""
+    # The role of an operation in a flow is not the role of the caller who caused the run.
+    return None if identity.role else identity.client.ip
+
+
 def admit(actor: Actor, identity: Identity) -> Actor:
     """Return the actor if it may act from the client's address.
 
@@ -90,11 +96,10 @@ def admit(actor: Actor, identity: Identity) -> Actor:
     `Refused`: INVALID_IP for an address that the actor's roles do not allow, FORBIDDEN for a user
     who still has to set up a second factor.
     """
-    # The role of an operation in a flow is not the role of the caller who caused the run.
+    # Before the second factor: from other addresses not even that may be set up.
+    require_address(actor.networks, own_address(identity))
     if identity.role:
         return actor
-    # Before the second factor: from other addresses not even that may be set up.
-    require_address(actor.networks, identity.client.ip)
     if actor.lacks_tfa and not identity.may_enrol:
         raise forbidden()
     return actor

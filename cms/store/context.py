@@ -18,12 +18,14 @@ class RequestContext(NamedTuple):
     `fetch` asks where the work is done. For a plan that is made within a transaction it uses the
     connection of the transaction: waiting for a second connection while holding the first could
     last for ever. `reader` is there for reads, and runs their statements on the same server.
+    `ip` is the address that the caller's own roles admit, if there is one.
     """
 
     snapshot: Snapshot
     actor: Actor
     fetch: Fetch
     reader: Reader | None = None
+    ip: str | None = None
 
     @property
     def reads(self) -> Reader:

@@ -20,7 +20,7 @@ from cms.hashing.passwords import Passwords, limited_hashing
 from cms.processes.wait_slots import WaitSlots
 from cms.query.language.parse import PageSizes
 from cms.schema.model import Version
-from cms.store.actors import actor_of, admit, find_actor
+from cms.store.actors import actor_of, admit, find_actor, own_address
 from cms.store.attempts import (
     ATTEMPTS,
     UNLOCKED_ATTEMPTS,
@@ -353,7 +353,8 @@ def _context(
     snapshot: Snapshot, identity: Identity, fetch: Fetch, reader: Reader | None = None
 ) -> RequestContext:
     """Return the context of a caller; raises `Refused` when it may not act."""
-    return RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch, reader)
+    actor = find_actor(snapshot, identity, fetch)
+    return RequestContext(snapshot, actor, fetch, reader, own_address(identity))
 
 
 def _work_and_check_version(work: Callable[[RequestContext], T], context: RequestContext) -> T:
@@ -399,7 +400,7 @@ def _lock_structure(
     actor = admit(actor_of(snapshot, identity, rows), identity)
     # Once more, now that rights cannot change any more.
     require_admin(actor)
-    return RequestContext(snapshot, actor, transaction.execute)
+    return RequestContext(snapshot, actor, transaction.execute, ip=own_address(identity))
 
 
 def _other_prefixes(database: Database, own_prefix: str) -> list[str]:

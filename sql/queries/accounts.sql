@@ -20,6 +20,31 @@ WHERE ($1::uuid[] IS NULL OR users.id = ANY ($1::uuid[]))
   AND (users.status = 'active' OR NOT $2::boolean)
 LIMIT 1;
 
+-- name: find_networks_of_admins
+-- For each role of active administrators the `ip_access` of it and its parents, as a JSON array.
+WITH RECURSIVE granting (id) AS (
+    SELECT id
+    FROM system_roles
+    WHERE admin_access
+    UNION
+    SELECT roles.id
+    FROM granting
+    JOIN system_roles AS roles ON roles.parent = granting.id
+),
+chain (role, id) AS (
+    SELECT id, id
+    FROM granting
+    WHERE EXISTS (SELECT FROM system_users AS users WHERE users.role = granting.id AND users.status = 'active')
+    UNION
+    SELECT chain.role, roles.parent
+    FROM chain
+    JOIN system_roles AS roles ON roles.id = chain.id
+)
+SELECT coalesce(json_agg(roles.ip_access) FILTER (WHERE roles.ip_access IS NOT NULL), '[]')::text
+FROM chain
+JOIN system_roles AS roles ON roles.id = chain.id
+GROUP BY chain.role;
+
 -- name: find_registering_admins
 -- The role of public registration, or a parent of it, if that has admin_access: registering must not make admins.
 WITH RECURSIVE line (id) AS (

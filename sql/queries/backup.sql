@@ -319,6 +319,23 @@ SET structure = greatest(structure, $1::text::bigint) + 1,
     access = greatest(access, $2::text::bigint) + 1,
     flows = greatest(flows, $3::text::bigint) + 1;
 
+-- name: keep_contents
+-- Keeps contents of files from being removed until this session ends.
+SELECT pg_advisory_lock_shared(hashtextextended(current_schema() || ' system_backup', 0));
+
+-- name: are_contents_kept
+-- Tells whether a backup runs, which needs the contents that were there when it began.
+SELECT EXISTS (
+    SELECT
+    FROM pg_locks AS lock
+    JOIN pg_database AS database ON database.oid = lock.database
+    WHERE database.datname = current_database()
+      AND lock.locktype = 'advisory'
+      AND lock.objsubid = 1
+      AND (lock.classid::bigint << 32 | lock.objid::bigint)
+      = hashtextextended(current_schema() || ' system_backup', 0)
+);
+
 -- name: set_sequence
 -- Sets where a sequence of the schema stands.
 SELECT setval(format('%I.%I', current_schema(), $1::text)::regclass, $2::text::bigint, $3::text::boolean);

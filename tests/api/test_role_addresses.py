@@ -154,3 +154,36 @@ def test_an_address_is_what_the_outermost_of_our_proxies_saw(
 ) -> None:
     request = Request(testing.create_environ(headers={"X-Forwarded-For": forwarded}))
     assert client_of(request, trusted_proxies=hops).ip == ip
+
+
+ELSEWHERE = {"ip_access": ["192.0.2.1"]}
+
+
+def test_the_last_administrators_stay_admitted_from_the_address_of_who_changes_them(
+    api: Client,
+) -> None:
+    """The tests call from 127.0.0.1."""
+    role = api.get("/users/me?fields=role").data["role"]
+    parent = api.post("/roles", {"name": "Parent", **ELSEWHERE}).data["id"]
+    far = api.post("/roles", {"name": "Far", "admin_access": True, **ELSEWHERE}).data["id"]
+    far_admin = {"email": "far@example.com", "password": PASSWORD, "role": far}
+    assert api.post("/users", far_admin).status == 200
+    lockouts: list[tuple[str, str, object]] = [
+        ("PATCH", f"/roles/{role}", ELSEWHERE),
+        ("PATCH", "/roles", [{"id": role, **ELSEWHERE}]),
+        ("PATCH", f"/roles/{role}", {"parent": parent}),
+        ("PATCH", f"/roles/{role}", {"admin_access": False}),
+        ("PATCH", "/users/me", {"role": far}),
+        ("PATCH", "/users/me", {"status": "suspended"}),
+        ("DELETE", f"/users/{api.get('/users/me').data['id']}", None),
+    ]
+    for method, path, body in lockouts:
+        refused = api.send(method, path, body)
+        assert outcome(refused) == (422, ["UNPROCESSABLE_CONTENT"]), refused
+        assert "127.0.0.1" in refused.errors[0]["reason"]
+    near = {"ip_access": ["192.0.2.1", "127.0.0.0/8"]}
+    assert api.patch(f"/roles/{role}", near).status == 200
+    assert api.patch(f"/roles/{far}", {"ip_access": None}).status == 200
+    # Another administrator is admitted from here now.
+    assert api.patch(f"/roles/{role}", ELSEWHERE).status == 200
+    assert outcome(api.get("/users/me")) == REFUSED

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from cms.backup.error import BackupError
 from cms.backup.writing import Backup
 from cms.config.locations import Location
+from cms.database.connections import standalone_transaction
 from cms.files.storage import Storage
 from cms.files.stored_content import find_content
+from cms.files.stray_contents import sweep
 from tests.backup.archives import Installation, Notes, find_dump, members_of, rewrite
 from tests.backup.comparison import execute, rows_of
 from tests.databases import run_sql
@@ -46,25 +50,39 @@ def test_a_file_without_content_is_named_and_all_others_are_restored(
     assert len(empty.contents()) == 3
 
 
-def test_a_file_that_is_deleted_while_the_backup_runs_is_named(
+def test_contents_that_a_running_backup_needs_are_removed_after_it_only(
     files: FileService, service: Installation, archive: Path
 ) -> None:
-    row = files.add(b"soon gone", "gone.txt")
+    deleted = files.add(b"deleted", "deleted.txt")
+    replaced = files.add(b"before", "replaced.txt")
+    stray = files.folder / "local" / f"{uuid4()}.txt"
+    stray.write_bytes(b"of a file that was deleted while an earlier backup ran")
 
-    class Deleting(Notes):
-        """Deletes the file between the rows and the contents."""
+    def sweep_all() -> tuple[str, ...]:
+        with standalone_transaction(service.dsn) as transaction:
+            return sweep(transaction, service.storages, age=timedelta(0)).removed
+
+    class Changing(Notes):
+        """Changes files between the rows and the contents."""
 
         def begin(self, stage: str, total: int | None) -> None:
             super().begin(stage, total)
             if stage == "files":
-                assert files.admin.delete(f"/files/{row['id']}").status == 204
+                assert files.admin.delete(f"/files/{deleted['id']}").status == 204
+                path = f"/files/{replaced['id']}"
+                answer = files.send("PATCH", path, ("file", b"after", "replaced.txt"))
+                assert answer.status == 200
+                assert sweep_all() == ()
 
-    notes = Deleting()
+    notes = Changing()
     service.back_up(archive, watcher=notes)
-    (sentence,) = notes.sentences
-    assert row["id"] in sentence
-    # In the archive its row is still there: that is the moment that the archive is of.
-    assert row["id"].encode() in b"".join(members_of(archive).values())
+    assert notes.sentences == []
+    members = members_of(archive)
+    assert members[f"files/{deleted['id']}"] == b"deleted"
+    assert members[f"files/{replaced['id']}"] == b"before"
+    assert len(sweep_all()) == 3
+    assert files.admin.delete(f"/files/{replaced['id']}").status == 204
+    assert sweep_all() == ()
 
 
 def test_a_file_that_is_deleted_just_before_it_is_read_is_whole(

@@ -38,8 +38,9 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
     if changes_parents and fetch(statement("find_role_cycle"), ()):
         raise unprocessable("A role cannot be its own parent, nor a parent's parent")
     require_plain_registration_role(fetch)
-    # A role that loses admin_access may have been that of the last administrator.
-    require_active_admin(fetch)
+    # A role that loses admin_access, or admits fewer addresses, may have been that of the last
+    # administrator.
+    require_active_admin(fetch, context)
 
 
 def require_plain_registration_role(fetch: Fetch) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from cms.database.connections import Fetch, single_value
+from cms import jsontext
+from cms.access.ip_addresses import admits, networks_of
+from cms.database.connections import Fetch, single_value, single_values
 from cms.database.statements import statement
 from cms.emails import is_email
 from cms.errors import forbidden
@@ -119,7 +121,7 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
         fetch(statement("confirm_registrations"), (with_status,))
     if activated:
         fetch(statement("reset_failed_logins"), (activated,))
-    require_active_admin(fetch)
+    require_active_admin(fetch, context)
 
 
 def _ends_sessions(row: ResolvedRow) -> bool:
@@ -129,13 +131,21 @@ def _ends_sessions(row: ResolvedRow) -> bool:
     return bool(row.sent.get("status", "active") != "active")
 
 
-def require_active_admin(fetch: Fetch) -> None:
-    """Raise `Refused` UNPROCESSABLE_CONTENT when no active administrator would be left."""
+def require_active_admin(fetch: Fetch, context: RequestContext) -> None:
+    """Raise `Refused` UNPROCESSABLE_CONTENT when no active administrator would be left.
+
+    After a write by an administrator one of them must be admitted from the caller's address.
+    """
     # Two writes that each remove one of the last two administrators must take turns.
     fetch(statement("lock_accounts"), ())
-    # None: any user will do.
-    if not fetch(statement("find_admin"), (None, True)):
+    lists = single_values(fetch(statement("find_networks_of_admins"), ()))
+    if not lists:
         raise unprocessable(LAST_ADMIN)
+    # Others may be at an address from which no administrator was admitted before.
+    if not context.actor.policy.is_admin:
+        return
+    if not any(admits(networks_of(jsontext.loads_stored(each)), context.ip) for each in lists):
+        raise unprocessable(f"{LAST_ADMIN} who is admitted from your address, {context.ip}")
 
 
 USER_HOOKS = SystemTableHooks(
