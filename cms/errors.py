@@ -38,6 +38,7 @@ STATUS: Mapping[str, int] = MappingProxyType(
         "RANGE_NOT_SATISFIABLE": 416,
         "FAILED_VALIDATION": 422,
         "UNPROCESSABLE_CONTENT": 422,
+        "NOT_WRITTEN": 422,
         "REQUESTS_EXCEEDED": 429,
         "HEAD_TOO_LARGE": 431,
         "INTERNAL_SERVER_ERROR": 500,

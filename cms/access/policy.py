@@ -15,8 +15,25 @@ from cms.query.language.ast import EVERYTHING, NOTHING, Filter
 from cms.query.language.filters import parse_filter, require_not_blank
 from cms.query.language.literals import RuleLiterals
 from cms.query.rules.payload_rules import PayloadRule, parse_rule
+from cms.schema.system import FLOWS, OPERATIONS, PERMISSIONS, ROLES, SETTINGS
 
 ALL_FIELDS = "*"
+
+ADMINS_WRITE = frozenset({ROLES, PERMISSIONS, SETTINGS, FLOWS, OPERATIONS})
+"""Collections that only administrators write: whoever writes them can give itself any right."""
+
+SETTINGS_WITHOUT_POWER = frozenset(
+    {
+        "project_name",
+        "project_descriptor",
+        "project_url",
+        "project_color",
+        "project_logo",
+        "public_note",
+        "default_appearance",
+    }
+)
+"""Settings that a permission may let others change."""
 
 GrantKey = tuple[str, str]
 """A collection and an action: create, read, update, delete, share."""
@@ -180,11 +197,15 @@ def grant_of(row: Mapping[str, object]) -> StoredGrant:
     rule = _rule(row["permissions"], problems)
     validation = _validation(row["validation"], problems)
     presets = _presets(row["presets"], problems)
+    fields = _fields(row["fields"])
+    power = power_problem(str(row["collection"]), str(row["action"]), fields | presets.keys())
+    if power:
+        problems.append(power)
     number = row["id"]
     return StoredGrant(
         collection=str(row["collection"]),
         action=str(row["action"]),
-        fields=_fields(row["fields"]),
+        fields=fields,
         rule=rule,
         validation=validation,
         presets=presets,
@@ -194,6 +215,21 @@ def grant_of(row: Mapping[str, object]) -> StoredGrant:
         problem=next(iter(problems), None),
         record=_record_text(row),
     )
+
+
+def power_problem(collection: str, action: str, names: Set[str]) -> str | None:
+    """Return why nobody is given an action on fields of a collection, None where it may be given.
+
+    `names` are those of the permission's fields and presets.
+    """
+    if collection not in ADMINS_WRITE or action not in ("create", "update", "delete"):
+        return None
+    if collection != SETTINGS or action != "update":
+        return f'Only administrators write "{collection}"'
+    if names <= SETTINGS_WITHOUT_POWER:
+        return None
+    without_power = ", ".join(sorted(SETTINGS_WITHOUT_POWER))
+    return f'A permission to change "{SETTINGS}" is for fields of these: {without_power}'
 
 
 def _fields(value: object) -> frozenset[str]:

@@ -232,7 +232,9 @@ def require_target(catalogue: Catalogue, name: str, path: str = "related_collect
 
 def _require_key(table: Collection, path: str) -> None:
     if table.primary_key is None:
-        raise invalid_payload(f'{path}: "{table.name}" has no primary key', field=path)
+        raise invalid_payload(
+            f'{path}: "{table.name}" has no primary key of one column', field=path
+        )
 
 
 def _table(catalogue: Catalogue, name: str, path: str) -> Collection:

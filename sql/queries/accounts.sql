@@ -79,7 +79,7 @@ LIMIT 1;
 
 -- name: find_permissions
 -- The rules, fields and presets of permissions as text, which the service checks when they are saved.
-SELECT collection, permissions::text, fields::text, presets::text
+SELECT collection, action, permissions::text, fields::text, presets::text
 FROM system_permissions
 WHERE id = ANY ($1::integer[]);
 

@@ -179,6 +179,17 @@ def test_one_failing_operation_refuses_all_and_every_fault_of_it_is_reported_wit
     assert ledger.state() == before
 
 
+def test_a_fault_of_an_operation_is_not_joined_by_one_of_rows_that_the_batch_had_made(
+    admin: Client,
+) -> None:
+    answer = batch(
+        admin,
+        op("create", "people", id="a", data={"name": "never"}),
+        op("create", "posts", data={"author": ref("a.id"), "comments": [{"text": 7, "no": 1}]}),
+    )
+    assert answer.codes == ["INVALID_PAYLOAD"] * len(answer.errors)
+
+
 @pytest.mark.parametrize(
     ("operation", "status", "code"),
     [

@@ -125,5 +125,5 @@ def test_a_row_that_a_trigger_turns_away_refuses_the_whole_write(
         "CREATE TRIGGER turn_away BEFORE INSERT ON picky FOR EACH ROW EXECUTE FUNCTION turn_away()"
     )
     answer = admin.post("/items/picky", [{"id": 1}, {"id": 2}])
-    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert (answer.status, answer.codes) == (422, ["NOT_WRITTEN"])
     assert admin.get("/items/picky").data == []

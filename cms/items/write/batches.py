@@ -11,7 +11,7 @@ from cms import jsontext
 from cms.access.endpoints import require_not_system
 from cms.database.allowance import Allowance
 from cms.database.connections import Transaction
-from cms.errors import Refused, invalid_payload
+from cms.errors import Inquiry, Problem, Refused, invalid_payload
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import parse_key
 from cms.items.write.calls import (
@@ -50,10 +50,12 @@ from cms.schema.model import Collection
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
+from cms.store.refusals import RunQuestion
 from cms.store.store import Store
 from cms.store.write_plan import WritePlan
 
 _LOCK_ROWS = WriteIntent(("update", "delete"))
+_CODES_OF_OTHER_ROWS = frozenset({"INVALID_FOREIGN_KEY", "RECORD_NOT_UNIQUE"})
 """The intent of a call that only locks rows, before the operations run."""
 
 
@@ -106,8 +108,20 @@ def _run_batch(batch: _BatchRun, operations: Sequence[BatchOperation]) -> bytes:
         try:
             answers.append(_json_answer(batch, operation))
         except Refused as refused:
+            if number and refused.inquiry:
+                refused.inquiry = partial(_problems_of_values, refused.inquiry)
             raise refused.map_problems(partial(in_operation, operation=number)) from refused
     return jsontext.dumps({"data": answers})
+
+
+def _problems_of_values(inquiry: Inquiry, run_question: RunQuestion) -> list[Problem]:
+    """Return what an inquiry finds wrong with values, but not with references and unique values.
+
+    It asks when the batch is undone: the rows of earlier operations, which these are about, are as
+    they were before.
+    """
+    problems = inquiry(run_question)
+    return [problem for problem in problems if problem.code not in _CODES_OF_OTHER_ROWS]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,12 @@ from cms.items.write.stages.problems import Problems
 from cms.items.write.stages.resolved_rows import ResolvedSet, values_of
 from cms.items.write.transaction.event_runs import cause_literals, flows_after
 from cms.items.write.transaction.executor import number_parameters
-from cms.items.write.transaction.rows import ColumnNames, column_values, group_by_columns, not_taken
+from cms.items.write.transaction.rows import (
+    ColumnNames,
+    column_values,
+    group_by_columns,
+    not_written,
+)
 from cms.query.language.ast import Query
 from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.links import Link
@@ -185,7 +190,7 @@ def _run_with_rows(
         inquire_on_conflict(conflict, call.context.snapshot.catalogue, [inquiry_set])
         raise
     except RowsMissing:
-        raise not_taken(authorized.collection) from None
+        raise not_written(authorized.collection) from None
 
 
 def _run(
@@ -196,7 +201,7 @@ def _run(
     if not items:
         # The statement is older than the trigger: the next snapshot has another one.
         if shape.mutation is Insert:
-            raise not_taken(shape.collection)
+            raise not_written(shape.collection)
         # The last column of the one row is whether the caller knows of the stored row.
         is_known = shape.row_rules.before and rows[0][-1]
         raise forbidden() if is_known else not_found()
@@ -250,8 +255,9 @@ def _print_statement(call: WriteCall, shape: WriteShape, catalogue: Catalogue) -
     is_delete = shape.mutation is Delete
     if collection.is_system:
         return _NEEDS_TRANSACTION  # its hooks read within a transaction
-    if collection.has_side_effects and (shape.row_rules.before or not is_delete):
-        return _NEEDS_TRANSACTION  # triggers or ON UPDATE may change what the statement answers
+    if collection.has_side_effects:
+        # Triggers or ON UPDATE may change what the statement answers, or keep the row back.
+        return _NEEDS_TRANSACTION
     version = len(call.parsed.literals)
     arguments = ArgumentSlots(version + VERSION_SLOTS, shape.single, flows=shape.flows)
     single_statement = SingleStatement(version, before=_before(shape))

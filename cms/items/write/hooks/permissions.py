@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cms import jsontext
-from cms.access.policy import ALL_FIELDS, parse_permissions
+from cms.access.policy import ALL_FIELDS, parse_permissions, power_problem
 from cms.access.rules import guarded_rule
 from cms.access.visible_structure import ACTIONS
 from cms.database.connections import Fetch
@@ -66,11 +66,15 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
     if not rows:
         return
     keys = keys_of(rows)
-    for name, *texts in fetch(statement("find_permissions"), (keys,)):
+    for name, action, *texts in fetch(statement("find_permissions"), (keys,)):
         collection = context.snapshot.catalogue.collections.get(name)
         if collection is None:
             raise unprocessable(f'There is no collection "{name}"')
         rule, fields, presets = map(jsontext.loads_optional, texts)
+        names = {*_names_in(fields), *_names_in(presets)}
+        problem = power_problem(name, action, names)
+        if problem:
+            raise unprocessable(problem)
         _check_fits(collection, context, rule, fields, presets)
 
 

@@ -147,7 +147,6 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
 
 
 SETTINGS_HOOKS = SystemTableHooks(
-    is_admin_only=True,
     after=_after,
     checks={
         "project_name": text_check(MAX_NAME_LENGTH),

@@ -261,6 +261,9 @@ class PayloadParser:
         if to_many is None:
             elements = self._target_set(builder, link, owner.position.below(name))
             to_many = builder.to_many[name] = ToManyBuilder(name, link, elements)
+        # The list is refused as a whole, and its rows may have no key by which to look for them.
+        if not to_many.elements.collection.is_writable:
+            return
         # Either the whole list, as in [1, {"id": 2, "title": "x"}, {"title": "new"}],
         # or its changes, as in {"create": [{"title": "new"}], "update": [{"id": 2}], "delete": [3]}
         if isinstance(value, list):

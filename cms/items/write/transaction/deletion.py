@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from cms.database.connections import single_value
-from cms.errors import not_found
 from cms.fragment import Fragment
 from cms.items.write.transaction.event_runs import json_keys, queue_event_runs
 from cms.items.write.transaction.executor import Executor
-from cms.items.write.transaction.rows import WrittenRow, run_action_by_key
+from cms.items.write.transaction.rows import WrittenRow, run_action_by_key, unmet_rows
 from cms.query.sql import referential
 from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
@@ -46,7 +45,8 @@ def delete_rows(
 
     `enclosing_revisions` has, by key, the revision of the write that the deletion is part of. It is
     the parent of rows that are deleted along with one that leaves no revision of its own. Raises
-    `Refused` NOT_FOUND, after which nothing of the call may stay, if a row is gone.
+    `Refused`, after which nothing of the call may stay: NOT_FOUND if a row is gone, NOT_WRITTEN if
+    a trigger keeps it.
     """
     if not keys:
         return []
@@ -59,7 +59,8 @@ def delete_rows(
     else:
         written = run_action_by_key(executor, "delete", collection, keys)
     if len(written) < len(keys):
-        raise not_found()
+        met = {key for key, _ in written}
+        raise unmet_rows(executor, collection, [key for key in keys if key not in met])
     return written
 
 

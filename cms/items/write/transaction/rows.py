@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from cms.database.connections import Row, single_value, single_values
 from cms.database.statements import statement
-from cms.errors import Refused, invalid_payload, not_found
+from cms.errors import Problem, Refused, not_found
 from cms.fragment import Fragment
 from cms.items.write.transaction.event_runs import cause_literals, flows_after
 from cms.items.write.transaction.executor import Executor
@@ -39,8 +39,8 @@ def insert_rows(
 ) -> list[WrittenRow]:
     """Insert rows and return them in their order.
 
-    Raises `Refused` INVALID_PAYLOAD if a trigger turns a row away, and `Conflict` for a value that
-    the database refuses.
+    Raises `Refused` NOT_WRITTEN if a trigger keeps a row back, and `Conflict` for a value that the
+    database refuses.
     """
     if not rows:
         return []
@@ -63,13 +63,21 @@ def _insert_group(
     columns = tuple(sorted(rows[0]))
     written: list[WrittenRow] = run_action(executor, "insert", collection, columns, rows)
     if len(written) != len(rows):
-        raise not_taken(collection)
+        raise not_written(collection)
     return written
 
 
-def not_taken(collection: Collection) -> Refused:
-    """Return the refusal of an insertion of which a trigger of the table has turned rows away."""
-    return invalid_payload("The database did not take every item", collection=collection.name)
+def not_written(collection: Collection) -> Refused:
+    """Return the refusal of a write of which a trigger of the table has kept rows back."""
+    message = f'The database has kept items of "{collection.name}" back: a trigger skips them.'
+    return Refused(Problem("NOT_WRITTEN", message, {"collection": collection.name}))
+
+
+def unmet_rows(executor: Executor, collection: Collection, keys: Sequence[str]) -> Refused:
+    """Return the refusal of a change or deletion that has not met the rows of these keys."""
+    if stored_keys(executor, collection, keys):
+        return not_written(collection)
+    return not_found()
 
 
 def update_rows(
@@ -78,8 +86,9 @@ def update_rows(
     """Change rows by their keys and return them in their order.
 
     No row has its key among its values. A row without values stays as it is, and has an activity in
-    the history. Raises `Refused` NOT_FOUND, after which nothing of the call may stay, if a row is
-    gone, and `Conflict` for a value that the database refuses.
+    the history. Raises `Refused`, after which nothing of the call may stay, NOT_FOUND if a row is
+    gone and NOT_WRITTEN if a trigger keeps it back, and `Conflict` for a value that the database
+    refuses.
     """
     groups = group_by_columns(rows)
     # Each statement locks its own group: in the order of all keys they are locked before.
@@ -90,10 +99,11 @@ def update_rows(
         group_keys = at_indexes(keys, indexes)
         group = at_indexes(rows, indexes)
         returned = _update_group(executor, collection, columns, group_keys, group)
-        if len(returned) < len(indexes):
-            raise not_found()
         for number, key, revision in returned:  # PostgreSQL counts the rows from 1
             written[indexes[number - 1]] = (key, revision)
+        if len(returned) < len(indexes):
+            unmet = [index for index in indexes if index not in written]
+            raise unmet_rows(executor, collection, at_indexes(keys, unmet))
     return at_indexes(written, range(len(rows)))
 
 
