@@ -11,7 +11,7 @@ from uuid import UUID
 import click
 
 from cms.cli.backup_commands import backup, restore, upgrade
-from cms.cli.session import current_config, is_expected, sentence_of
+from cms.cli.session import current_config, is_expected, sentence_of, warn_of_names
 from cms.distribution import DISTRIBUTION
 
 EPILOG = """Settings come from the environment and from .env in the current folder.
@@ -51,7 +51,9 @@ def serve() -> None:
     """
     from cms.cli.serve import serve
 
-    raise SystemExit(serve(current_config()))
+    settings = current_config()
+    warn_of_names(settings)
+    raise SystemExit(serve(settings))
 
 
 # `cms serve` holds the other end of this pipe, which closes with that process.
@@ -65,7 +67,11 @@ def worker(parent_pipe: int | None) -> None:
     """
     from cms.cli.worker import run_worker
 
-    run_worker(current_config(), parent_pipe=parent_pipe)
+    settings = current_config()
+    # `cms serve` has said it for the worker that it starts.
+    if parent_pipe is None:
+        warn_of_names(settings)
+    run_worker(settings, parent_pipe=parent_pipe)
 
 
 @cms.command()
@@ -111,8 +117,10 @@ def config() -> None:
     """Print the settings in effect, with secrets masked."""
     from cms.config import effective
 
-    for name, value in effective(current_config()):
+    settings = current_config()
+    for name, value in effective(settings):
         click.echo(f"{name}={value}")
+    warn_of_names(settings)
 
 
 @cms.command()

@@ -10,11 +10,13 @@ from pathlib import Path
 import click
 
 from cms.cli.finding import OK, WARNING, WRONG, Finding
+from cms.cli.flow_findings import flow_findings
 from cms.cli.index_findings import index_findings
 from cms.cli.json_findings import json_findings
 from cms.cli.provider_findings import provider_findings, role_findings
 from cms.cli.session import NoDatabase, current_config, is_expected, running_database, sentence_of
 from cms.config import Config, ConfigError
+from cms.config.similar_names import misspelt_settings
 from cms.database.connections import max_streams, standalone_transaction
 from cms.database.diagnosis import ServerInfo, different_settings, examine_server
 from cms.database.migrate import MigrationError, pending
@@ -22,6 +24,7 @@ from cms.database.session_setup import session_settings
 from cms.database.statements import statement
 from cms.errors import Refused
 from cms.jobs.housekeeping import queue_state
+from cms.mail.render import template_names
 from cms.postgresql_versions import OLDEST_SERVER
 from cms.schema.dangling_settings import dangling_settings
 from cms.store.snapshot import load_snapshot
@@ -66,6 +69,8 @@ def findings(*, asks_providers: bool = False) -> Iterator[Finding]:
         yield from (Finding(WRONG, problem) for problem in error.problems)
         return
     yield Finding(OK, "settings: every value can be used")
+    for sentence in misspelt_settings(config, os.environ, folder=Path.cwd()):
+        yield Finding(WARNING, f"settings: {sentence}")
     yield _secret(config)
     yield from _disk(config)
     try:
@@ -138,6 +143,7 @@ def _database(dsn: str, config: Config) -> Iterator[Finding]:
     if migrations.level == OK:
         yield _queue_finding(dsn)
         yield from structure_findings(dsn)
+        yield from flow_findings(dsn, mail_templates=template_names(config.data_dir))
     yield from (_extension(name, server) for name in EXTENSIONS)
     yield _connections(server, config)
     if config.database_read_url:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from cms.config import Config, load
+from cms.config.similar_names import misspelt_settings
 
 
 class NoDatabase(Exception):
@@ -24,6 +25,12 @@ class DatabaseLost(Exception):
 def current_config() -> Config:
     """Return the settings of the environment and the current folder; raises `ConfigError`."""
     return load(os.environ, folder=Path.cwd())
+
+
+def warn_of_names(config: Config) -> None:
+    """Print a line for each variable that looks like a misspelt setting."""
+    for sentence in misspelt_settings(config, os.environ, folder=Path.cwd()):
+        announce(f"Warning: {sentence}")
 
 
 @contextmanager

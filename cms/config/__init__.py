@@ -203,6 +203,11 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     return config
 
 
+def variables_of(environ: Mapping[str, str], *, folder: Path) -> set[str]:
+    """Return the names of all variables, in capitals, of the environment and of `folder/.env`."""
+    return {*in_capitals(environ), *in_capitals(_dotenv(folder / ".env", problems=[]))}
+
+
 def _allowed_variables(names: Sequence[str], sources: Sources) -> Mapping[str, str]:
     """Return the variables that flows may read and that are set; the first source wins."""
     variables = {}

@@ -10,6 +10,7 @@ from cms.flows.runs import retry_run
 from cms.http.answers.envelope import send_written
 from cms.http.items import send_list
 from cms.http.requests.media import idempotency_key_of, read_json
+from cms.http.requests.webhook_body import read_webhook_body
 from cms.items.read.prepare import ReadRequest, RowTest
 from cms.schema.types.texts import parse_uuid
 from cms.store.store import Store
@@ -24,7 +25,7 @@ class TriggerResource:
     def _trigger(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         method = request.context.method
         # HTTP gives the body of a GET no meaning, and proxies may drop it.
-        body = None if method in ("GET", "HEAD") else read_json(request)
+        body = None if method in ("GET", "HEAD") else read_webhook_body(request)
         call = FlowRequest(
             request.path,
             method,

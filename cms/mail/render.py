@@ -52,6 +52,13 @@ def render(mail: Mail, project: Mapping[str, object], *, data_dir: Path) -> Rend
     return RenderedMail(mail.subject or subject or "", text, html)
 
 
+def template_names(data_dir: Path) -> frozenset[str]:
+    """Return the names of all templates, the operator's and the service's own."""
+    files = _template_environment(data_dir).list_templates()
+    # A template is a file for each format: `welcome.html`, `welcome.subject.txt`.
+    return frozenset(file.partition(".")[0] for file in files)
+
+
 def _template_environment(data_dir: Path) -> ImmutableSandboxedEnvironment:
     # Sandboxed: the author of a template must not be able to run code by it.
     return ImmutableSandboxedEnvironment(

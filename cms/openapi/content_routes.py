@@ -125,8 +125,19 @@ _TRIGGERED = (
 )
 
 
+_WEBHOOK_BODIES: Mapping[str, JsonSchema] = MappingProxyType(
+    {
+        JSON: {},
+        "application/x-www-form-urlencoded": {"type": "object"},
+        "multipart/form-data": {"type": "object"},
+        "text/plain": TEXT,
+        "application/xml": TEXT,
+    }
+)
+
+
 def _trigger(method: str) -> Operation:
-    body = None if method == "GET" else Body({JSON: {}}, is_required=False)
+    body = None if method == "GET" else Body(_WEBHOOK_BODIES, is_required=False)
     parameters = () if method == "GET" else ("Idempotency-Key",)
     return Operation(
         summary=f"Run a flow with {method}",

@@ -197,13 +197,16 @@ def _check_many_to_any(definition: RelationDefinition, catalogue: Catalogue) -> 
 
 
 def check_many_to_any(meta: Mapping[str, object]) -> None:
-    """Raise `Refused` when a many-to-any relation lacks one of the settings that it needs."""
+    """Raise `Refused` when a many-to-any relation lacks a setting, or has one without effect."""
     if not meta.get("one_collection_field") or not meta.get("one_allowed_collections"):
         raise invalid_payload(
             "Without related_collection, meta takes one_collection_field and"
             " one_allowed_collections",
             field="related_collection",
         )
+    if meta.get("one_field"):
+        reason = "Items of several collections have no list of a many-to-any relation"
+        raise invalid_payload(reason, field="meta.one_field")
 
 
 def check_allowed_collections(meta: MetaSettings, catalogue: Catalogue) -> None:

@@ -16,6 +16,7 @@ from cms import jsontext
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.fragment import Fragment, fill, param, quoted, text
+from cms.items.write.transaction.event_runs import queue_runs_after
 from cms.query.sql.arrays import array
 from cms.query.sql.expressions import TRUE
 from cms.query.sql.write_history import whole_row
@@ -37,6 +38,7 @@ from cms.store.write_plan import TransactionWork
 from cms.structure.record_changes import (
     DEPENDENTS,
     ChangeEntry,
+    RecordChange,
     RecordKey,
     RecordSource,
     RecordSources,
@@ -115,8 +117,37 @@ def _make_and_record(
     after = _records(catalogue, {}, unchanged)
     after |= _permissions(transaction, catalogue)
     _mask_defaults(transaction, before, after)
-    _record_changes(transaction, client.author(context.actor.user), named, before, after)
+    author = client.author(context.actor.user)
+    changes = _record_changes(transaction, author, named, before, after)
+    _queue_runs(transaction, context, client, changes)
     return result
+
+
+def _queue_runs(
+    transaction: Transaction,
+    context: RequestContext,
+    client: ClientInfo,
+    changes: Iterable[RecordChange],
+) -> None:
+    """Queue the runs of flows that wait for changes of structure."""
+    for change in changes:
+        table = change.record_key.table
+        item = change.record_key.item
+        if table not in (COLLECTIONS, FIELDS, RELATIONS) or change.data is None:
+            continue
+        data: dict[str, object] = {"keys": [item], "payload": change.delta}
+        if change.action == "create":
+            data = {"key": item, "payload": change.data}
+        elif change.action == "delete":
+            data["payload"] = [item]
+        queue_runs_after(
+            transaction.execute,
+            context,
+            client,
+            context.snapshot.catalogue.collections[table],
+            verb=change.action,
+            data=data,
+        )
 
 
 def _rename_in_history(
@@ -152,7 +183,8 @@ def _record_changes(
     named: list[NamedRecord],
     before: RecordSources,
     after: RecordSources,
-) -> None:
+) -> list[RecordChange]:
+    """Record changes, and return them."""
     # First the named records: their revisions are the parents of all others.
     named_keys = _keys_of(named)
     roots: list[ChangeEntry] = []
@@ -180,6 +212,7 @@ def _record_changes(
             parent = parents.get(record_key.collection) or first
             entries.append(ChangeEntry(change, parent))
     insert_history(transaction, author, entries)
+    return [entry.change for entry in (*roots, *entries)]
 
 
 def _keys_of(named: Iterable[NamedRecord]) -> list[RecordKey]:

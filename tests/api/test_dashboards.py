@@ -298,48 +298,6 @@ def test_options_that_show_nothing_are_refused_with_their_place(
     assert path in [reported for reported, _ in reasons(answer)]
 
 
-@pytest.mark.parametrize(
-    ("type", "options", "missing"),
-    [
-        ("metric", None, "collection: it is needed; function: it is needed"),
-        ("metric", {"collection": "orders", "function": "first"}, "field: it is needed"),
-        ("list", {"collection": ""}, "collection: it is a text"),
-        ("line-chart", {"collection": "orders", "yAxis": "price"}, "xAxis: it is needed"),
-    ],
-)
-def test_an_incomplete_panel_is_saved_and_its_data_tell_what_is_missing(
-    admin: Client, orders: str, dashboard: str, type: str, options: object, missing: str
-) -> None:
-    body = {"dashboard": dashboard, "type": type, "options": options}
-    key = admin.post("/panels", body).data["id"]
-    answer = admin.get(f"/panels/{key}/data")
-    assert (answer.status, missing in answer.text) == (422, True), answer.text
-    assert codes(admin.get(f"/dashboards/{dashboard}/data").data[key]) == ["UNPROCESSABLE_CONTENT"]
-
-
-def test_a_line_chart_is_computed_as_directus_writes_it(
-    admin: Client, orders: str, dashboard: str
-) -> None:
-    options = {"xAxis": "name", "yAxis": "price", "aggregation": "max"}
-    plain = panel(admin, dashboard, "line-chart", collection=orders, **options)
-    by_function = {**options, "aggregation": None, "function": "max"}
-    same = panel(admin, dashboard, "line-chart", collection=orders, **by_function)
-    points = data_of(admin, plain)["points"]
-    assert points == data_of(admin, same)["points"]
-    grouped = {**options, "grouping": "year(sold)"}
-    key = panel(admin, dashboard, "line-chart", collection=orders, **grouped)
-    by_group = data_of(admin, key)["points"]
-    assert {member for point in by_group for member in point} == {"x", "group", "y"}
-    tops: dict[object, list[object]] = {}
-    for point in by_group:
-        tops.setdefault(point["x"], []).append(point["y"])
-    assert [max(map(str, tops[point["x"]])) for point in points] == [str(p["y"]) for p in points]
-    assert admin.get(f"/panels/{key}/data", format="svg").status == 200
-    wrong = {**options, "collection": orders, "aggregation": "none"}
-    body = {"dashboard": dashboard, "type": "line-chart", "options": wrong}
-    assert admin.post("/panels", body).status == 422
-
-
 def test_a_change_of_the_type_alone_is_checked_with_the_options(
     admin: Client, orders: str, dashboard: str
 ) -> None:

@@ -49,7 +49,7 @@ def source(context: ssl.SSLContext | None = None) -> Iterator[Source]:
                 page = source.pages.get(self.path.partition("?")[0])
                 page(self) if page else self.send_error(404)
 
-        do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = answer
+        do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_PROPFIND = answer
 
         def log_message(self, *_: Any) -> None:
             pass

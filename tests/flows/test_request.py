@@ -68,6 +68,12 @@ def test_the_answer_has_status_headers_and_data(run: Run, other_server: Source) 
     assert received.method == "GET"
 
 
+def test_a_request_has_any_method_and_blanks_in_its_address(run: Run, other_server: Source) -> None:
+    url, received = echo(other_server, "/two%20words")
+    result = do(run, "request", method="propfind", url=url.replace("%20", " "))
+    assert (result["status"], received.method) == (200, "PROPFIND")
+
+
 @pytest.mark.parametrize(
     ("body", "sent", "media_type"),
     [

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.templates import (
     FixedValue,
     Lookup,
@@ -149,3 +150,33 @@ def test_a_text_that_repeats_a_large_value_is_not_written() -> None:
     template = parse_template("{{body}}" * 17)
     with pytest.raises(RenderedTooLarge):
         template.render({"body": "x" * 2**20})
+
+
+@pytest.mark.parametrize(
+    ("url", "sent"),
+    [
+        ("https://a.example/?q={{q}}&n={{n}}", "https://a.example/?q=a%20%26%20b%23%3D%C3%A9&n=5"),
+        ("https://a.example/?q=x-{{q}}", "https://a.example/?q=x-a%20%26%20b%23%3D%C3%A9"),
+        ("{{base}}/items/{{path}}?f={{object}}", "https://b.example/items/a/b?f=%7B%22a%22%3A1%7D"),
+        # Names, and whole queries that an operation has made.
+        ("{{base}}?{{query}}", "https://b.example?a=1&b=2"),
+        ("{{base}}?x=1&{{query}}", "https://b.example?x=1&a=1&b=2"),
+        ("{{whole}}&c={{q}}", "https://b.example/?a=1&b=2&c=a%20%26%20b%23%3D%C3%A9"),
+        ("{{whole}}", "https://b.example/?a=1&b=2"),
+        ("https://a.example/?q=a&b", "https://a.example/?q=a&b"),
+    ],
+)
+def test_values_in_the_query_of_a_requested_url_are_encoded(url: str, sent: str) -> None:
+    values = {
+        "q": "a & b#=é",
+        "n": 5,
+        "base": "https://b.example",
+        "path": "a/b",
+        "object": {"a": 1},
+        "query": "a=1&b=2",
+        "whole": "https://b.example/?a=1&b=2",
+    }
+    template = OPERATION_TYPES["request"].options["url"].template(url)
+    assert template.render(values) == sent
+    # Elsewhere values stand as they are.
+    assert parse_template("?q={{q}}").render(values) == "?q=a & b#=é"

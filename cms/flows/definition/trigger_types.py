@@ -20,8 +20,14 @@ WRITABLE_TABLES = tuple(table.name for table in SYSTEM_TABLES.values() if table.
 _WRITTEN = ("create", "update", "delete")
 
 # Events without a payload that a flow could change.
-_ACTION_SCOPES = frozenset({"items.sort", "auth.login"})
 _STRUCTURE = ("collections", "fields", "relations")
+_ACTION_SCOPES = frozenset(
+    {
+        "items.sort",
+        "auth.login",
+        *(f"{name}.{action}" for name in _STRUCTURE for action in _WRITTEN),
+    }
+)
 
 
 def _filter_scopes() -> frozenset[str]:

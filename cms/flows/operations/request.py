@@ -90,10 +90,10 @@ def send_request(options: RenderedOptions, run: Run) -> object:
         seconds = int(time.time())
         headers |= signature_headers(keys, message=message, seconds=seconds, body=body or b"")
     method = str(options.get("method") or "GET").upper()
+    # Blanks are what people write; other characters are quoted when the request is sent.
+    url = options["url"].strip().replace(" ", "%20")
     # A signed message is for one receiver only.
-    outgoing = OutgoingRequest(
-        options["url"], method, headers, body, follows_redirects=message is None
-    )
+    outgoing = OutgoingRequest(url, method, headers, body, follows_redirects=message is None)
     start = time.perf_counter()
     outcome = _exchange(outgoing, _address_filter(run), _limits(run))
     milliseconds = round((time.perf_counter() - start) * 1000, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from io import BytesIO
 
 import falcon
 from falcon.media.multipart import (
@@ -33,7 +34,7 @@ def is_form(request: falcon.Request) -> bool:
 
 
 def form_parts(request: falcon.Request, *, max_bytes: int) -> Iterator[FormPart]:
-    """Yield the parts of a form whose files may have `max_bytes` bytes in all.
+    """Return the parts of a form whose files may have `max_bytes` bytes in all.
 
     Raises `Refused`: CONTENT_TOO_LARGE, before anything is read where the request announces its
     length; INVALID_PAYLOAD for a form that is malformed or breaks off.
@@ -46,7 +47,16 @@ def form_parts(request: falcon.Request, *, max_bytes: int) -> Iterator[FormPart]
     if limit is None:
         limit = max_bytes + MAX_OVERHEAD_BYTES
     # One byte more than allowed tells a body that is too large from one that just fits.
-    stream = BufferedReader(_reader(request, limit), limit + 1, CHUNK_BYTES)
+    return _parts(request, _reader(request, limit), limit)
+
+
+def parts_of(request: falcon.Request, raw: bytes) -> Iterator[FormPart]:
+    """Yield the parts of a form that has been read; raises as `form_parts` does."""
+    return _parts(request, BytesIO(raw).read, len(raw))
+
+
+def _parts(request: falcon.Request, read: Callable[[int], bytes], limit: int) -> Iterator[FormPart]:
+    stream = BufferedReader(read, limit + 1, CHUNK_BYTES)
     options = MultipartParseOptions()
     options.max_body_part_count = MAX_FORM_PARTS
     form = MultipartForm(stream, _boundary(request), limit, options)

@@ -51,20 +51,10 @@ class JsonHandler(BaseHandler):
 
         The codes are UNSUPPORTED_MEDIA_TYPE, CONTENT_TOO_LARGE and INVALID_PAYLOAD.
         """
-        raw = self._read(stream, content_length)
-        # Before the media type: a request without a body needs no Content-Type.
-        if not raw:
-            return None
-        if not _is_json(content_type):
-            raise Refused(NOT_JSON)
-        try:
-            return jsontext.loads(raw)
-        except TooManyDigits as error:
-            raise Refused(_digits_problem(error)) from None
-        except ValueError as error:
-            raise invalid_payload(f"The body is not usable JSON: {error}") from None
+        return _json_value(self.read(stream, content_length), content_type)
 
-    def _read(self, stream: ReadableIO, content_length: int | None) -> bytes:
+    def read(self, stream: ReadableIO, content_length: int | None) -> bytes:
+        """Return the bytes of a body; raises `Refused` CONTENT_TOO_LARGE."""
         # An announced length is refused before a byte is read; a chunked body announces none, and
         # is counted.
         if (content_length or 0) > self._max_bytes:
@@ -72,6 +62,20 @@ class JsonHandler(BaseHandler):
         raw = read_limited(stream, self._max_bytes)
         note_memory_use(_MEMORY_PER_BODY_BYTE * len(raw))
         return raw
+
+
+def _json_value(raw: bytes, content_type: str | None) -> object:
+    # Before the media type: a request without a body needs no Content-Type.
+    if not raw:
+        return None
+    if not is_json(content_type):
+        raise Refused(NOT_JSON)
+    try:
+        return jsontext.loads(raw)
+    except TooManyDigits as error:
+        raise Refused(_digits_problem(error)) from None
+    except ValueError as error:
+        raise invalid_payload(f"The body is not usable JSON: {error}") from None
 
 
 # Hashed while it is read, so that a large body is not gone through a second time.
@@ -97,24 +101,26 @@ def read_json(request: falcon.Request) -> object:
     Members that the route does not know are refused, where the table of its bodies names them; the
     bodies of items and structure are checked where they are parsed.
     """
-    payload = _read_value(request)
+    payload = _json_value(read_body(request), request.content_type)
     known = BODY_MEMBERS.get((request.uri_template or "", request.method))
     if known is not None and isinstance(payload, dict):
         refuse_unknown_members(payload, sorted(known))
     return payload
 
 
-def _read_value(request: falcon.Request) -> object:
+def read_body(request: falcon.Request) -> bytes:
+    """Return the bytes of a body, which has the same limit as JSON."""
     # Not by `request.get_media`: that takes a chunked body for an empty one, and refuses other
     # media types before it looks at the size.
     handler = request.options.media_handlers[falcon.MEDIA_JSON]
     # Only a request with such a key is compared with later ones.
+    assert isinstance(handler, JsonHandler)
     if request.get_header("Idempotency-Key") is None:
-        return handler.deserialize(request.stream, request.content_type, request.content_length)
+        return handler.read(request.stream, request.content_length)
     body = _HashedBody(request.stream)
-    payload = handler.deserialize(body, request.content_type, request.content_length)
+    raw = handler.read(body, request.content_length)
     request.context.digest = body.digest()
-    return payload
+    return raw
 
 
 def _digits_problem(error: TooManyDigits) -> Problem:
@@ -220,7 +226,8 @@ def idempotency_key_of(request: falcon.Request) -> Idempotency | None:
     return Idempotency(sha256(key.encode()).hexdigest(), fingerprint)
 
 
-def _is_json(content_type: str | None) -> bool:
+def is_json(content_type: str | None) -> bool:
+    """Tell whether a body is JSON, by its media type."""
     media_type = without_parameters(content_type)
     return media_type == falcon.MEDIA_JSON or (
         media_type.startswith("application/") and media_type.endswith("+json")

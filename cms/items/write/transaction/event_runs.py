@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cms import jsontext
+from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.items.write.transaction.executor import Executor
 from cms.query.sql.arguments import FlowsByVerb
@@ -56,8 +57,26 @@ def queue_event_runs(
     executor: Executor, collection: Collection, *, verb: str, data: Mapping[str, object]
 ) -> None:
     """Queue the runs that a write of several statements causes; `data` say more of the event."""
-    context = executor.context
-    client = executor.client
+    queue_runs_after(
+        executor.transaction.execute,
+        executor.context,
+        executor.client,
+        collection,
+        verb=verb,
+        data=data,
+    )
+
+
+def queue_runs_after(
+    fetch: Fetch,
+    context: RequestContext,
+    client: ClientInfo,
+    collection: Collection,
+    *,
+    verb: str,
+    data: Mapping[str, object],
+) -> None:
+    """Queue the runs that a change causes, as `queue_event_runs` does."""
     flows_by_verb = flows_after(context, client, collection, verb=verb)
     if not flows_by_verb:
         return
@@ -68,7 +87,7 @@ def queue_event_runs(
         trigger = jsontext.dumps({**event, **data}).decode()
         for flow in flows:
             arguments = (flow, [trigger], "event", accountability, depth)
-            executor.transaction.execute(statement("queue_runs"), arguments)
+            fetch(statement("queue_runs"), arguments)
 
 
 def accountability_of(context: RequestContext, client: ClientInfo) -> Accountability | None:
