@@ -31,8 +31,8 @@ from cms.query.plan.guarded import (
     GuardedTest,
     GuardedValue,
 )
-from cms.query.plan.read_plan import both
-from cms.schema.field_names import FieldName, dotted_name
+from cms.query.plan.read_plan import LinkStep, both
+from cms.schema.field_names import FieldName, FollowName, dotted_name, follow_name
 from cms.schema.model import Field
 
 
@@ -63,6 +63,8 @@ class FilterGuard:
     def _at_field(self, filter: AtField, view: View, level: int) -> GuardedFilter:
         name = view.resolve_name(filter.name)
         inner = filter.inner
+        if follow := follow_name(name.field):
+            return self._at_followed(name, follow, inner, view, level)
         if dotted := dotted_name(name, view.includes):
             head = self.names.visible_field(view, dotted.head.field)
             # `author.meta.price` is the same as `meta.price` inside of `author`.
@@ -91,6 +93,19 @@ class FilterGuard:
         # The step carries the rules of both sides: an item that the caller may not see fulfils no
         # filter, and the result does not depend on it.
         step = self.names.step(name, link, view, target)
+        return self._at_items(step, inner, target, level)
+
+    def _at_followed(
+        self, name: FieldName, follow: FollowName, inner: Filter, view: View, level: int
+    ) -> GuardedFilter:
+        """Return a filter of the items whose field leads to those of the view."""
+        if isinstance(inner, And | Or) and has_quantifier(inner):
+            return self.filter(quantifiers_alone(name, inner), view, level)
+        self.names.check_depth(level + 1, "filter")
+        step = self.names.step_back(follow, view)
+        return self._at_items(step, inner, self.names.view(follow.collection), level)
+
+    def _at_items(self, step: LinkStep, inner: Filter, target: View, level: int) -> AtItems:
         if isinstance(inner, Some):
             guarded = self.filter(inner.inner, target, level + 1)
             return AtItems(step, guarded, negated=inner.negated)

@@ -10,9 +10,9 @@ from cms.access.json_names import at_path, holds_json
 from cms.access.views import View
 from cms.errors import Refused, forbidden, invalid_query, not_found
 from cms.query.plan.guarded import GuardedValue
-from cms.query.plan.links import Link, any_links, link_of
+from cms.query.plan.links import Link, any_links, link_back, link_of
 from cms.query.plan.read_plan import LinkStep, Predicate, both
-from cms.schema.field_names import FieldName, dotted_name
+from cms.schema.field_names import FieldName, FollowName, dotted_name
 from cms.schema.model import Catalogue, Field
 
 ViewLookup = Callable[[str], View | None]
@@ -136,6 +136,22 @@ class NameGuard:
         """Return the step over a link, with the rules on either side."""
         allowed = both(target.rule.predicate, back_reference_condition(link, target))
         return LinkStep(link, self.link_condition(name, link, view), allowed)
+
+    def step_back(self, follow: FollowName, view: View) -> LinkStep:
+        """Return the step to the items whose field leads to an item of a view, with their rules.
+
+        Items in which the caller may not read that field are left out.
+        """
+        target = self.lookup(follow.collection)
+        link = None
+        if target and all(map(target.includes, filter(None, follow[1:]))):
+            link = link_back(self.catalogue, target.collection, follow, view.collection)
+        if target is None or link is None:
+            raise self.unknown_field(view, str(follow), because="no such field leads here")
+        allowed = self.view(follow.collection).rule.predicate
+        for column in filter(None, follow[1:]):
+            allowed = both(allowed, _condition(target, column))
+        return LinkStep(link, allowed=allowed)
 
     def link_condition(self, name: FieldName, link: Link, view: View) -> Predicate | None:
         """Return the rule of the rows in which the link may be followed; None is all rows."""

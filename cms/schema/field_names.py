@@ -13,6 +13,10 @@ from cms.schema.names import MAX_NAME_BYTES
 _CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
 
 
+FOLLOW = "$FOLLOW("
+"""The beginning of a name that follows a relation from its other side."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldName:
     """A field, or a function of one: `title`, `year(published)`.
@@ -57,6 +61,30 @@ def parse_name(text: str) -> FieldName:
     if matched:
         return FieldName.parse(matched[2], matched[1])
     return FieldName.parse(text)
+
+
+class FollowName(NamedTuple):
+    """The items of a collection whose field leads to this one: `$FOLLOW(articles,image)`.
+
+    Of a many-to-any field `collection_field` names the collections that it leads to.
+    """
+
+    collection: str
+    field: str
+    collection_field: str | None = None
+
+    def __str__(self) -> str:
+        return f"{FOLLOW}{','.join(filter(None, self))})"
+
+
+def follow_name(text: str) -> FollowName | None:
+    """Return a name that begins with `FOLLOW`, None for one that is written in another way."""
+    if not text.startswith(FOLLOW) or not text.endswith(")"):
+        return None
+    parts = [part.strip() for part in text[len(FOLLOW) : -1].split(",")]
+    if len(parts) not in (2, 3) or not all(parts):
+        return None
+    return FollowName(*parts)
 
 
 class DottedName(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from cms.schema.field_names import FieldName, parse_name, parse_value_path
+from cms.schema.field_names import FieldName, FollowName, follow_name, parse_name, parse_value_path
 from cms.schema.model import Catalogue
 
 # `{{ author.name }}`, with or without spaces. A path begins and ends with something else: so a long
@@ -88,11 +88,20 @@ def apply_to_filter(rule: object, collection: str | None, change: FieldChange) -
 
 
 def _filter_step(name: str, collection: str | None, change: FieldChange) -> _PathStep:
+    if follow := follow_name(name):
+        renamed = [_renamed(field, follow.collection, change) for field in follow[1:] if field]
+        return _PathStep(str(FollowName(follow.collection, *renamed)), follow.collection)
     owner = change.catalogue.collections.get(collection or "")
     # A path into a JSON field, `meta.price`, maybe behind relations; nothing but operators follows.
     if "." in name and owner is not None and name not in owner.fields:
         return _PathStep(_path(name, collection, change), None)
     return _step(parse_name(name), collection, change)
+
+
+def _renamed(field: str, collection: str, change: FieldChange) -> str:
+    if change.after is not None and change.concerns(collection, field):
+        return change.after
+    return field
 
 
 def _names_field(key: str, collection: str | None, catalogue: Catalogue) -> bool:

@@ -299,6 +299,37 @@ READS: list[tuple[str, str, str, list[object]]] = [
         ["1"],
     ),
     (
+        "people",
+        "fields=id&sort=books.title,-books.tags.tag",
+        fresh(
+            't0."id" AS c0 FROM "people" AS t0 ORDER BY (SELECT t1."title" FROM "books" AS t1 '
+            'WHERE t1."author" = t0."id" ORDER BY 1 LIMIT 1), (SELECT (SELECT t2."tag" FROM '
+            '"books_tags" AS t2 WHERE t2."book" = t1."id" ORDER BY 1 DESC NULLS LAST LIMIT 1) FROM '
+            '"books" AS t1 WHERE t1."author" = t0."id" ORDER BY 1 DESC NULLS LAST LIMIT 1) DESC, '
+            't0."id" LIMIT 100'
+        ),
+        [],
+    ),
+    (
+        "people",
+        "fields=id&filter[$FOLLOW(books,author)][_none][title]=x",
+        fresh(
+            't0."id" AS c0 FROM "people" AS t0 WHERE NOT EXISTS (SELECT FROM "books" AS t1 WHERE '
+            't1."author" = t0."id" AND t1."title" = $1::text) ORDER BY t0."id" LIMIT 100'
+        ),
+        ["x"],
+    ),
+    (
+        "tags",
+        "fields=id&filter[$FOLLOW(parts,item,kind)][id]=1",
+        fresh(
+            't0."id" AS c0 FROM "tags" AS t0 WHERE EXISTS (SELECT FROM "parts" AS t1 WHERE t0."id" '
+            '= CASE WHEN t1."kind" = $1::text AND t1."item"::text ~ $2::text THEN '
+            't1."item"::text::bigint END AND t1."id" = $3::bigint) ORDER BY t0."id" LIMIT 100'
+        ),
+        ["tags", INTEGER, "1"],
+    ),
+    (
         "books",
         "fields=id&sort=-author.boss.name,author.year(born)",
         fresh(

@@ -30,7 +30,7 @@ from cms.query.language.limits import (
 from cms.query.language.literals import Literals, parse_variable
 from cms.query.language.operators import OPERATORS, OperandKind, Operator
 from cms.regex import compile_regex
-from cms.schema.field_names import parse_name
+from cms.schema.field_names import FOLLOW, FieldName, follow_name, parse_name
 
 # An empty text is true: `filter[title][_null]=` needs no value in a query string.
 _TRUE = ("", "true", "1")
@@ -129,7 +129,20 @@ class _Parser:
         # A field may begin with an underscore; then a filter of it follows, and no plain value.
         if key.startswith("_") and _looks_like_operator(value):
             raise _wrong(path, f'there is no operator "{key}"')
+        if key.startswith(FOLLOW):
+            return AtField(self._follow_name(key, path), self._inner(value, path))
         return AtField(parse_name(key), self._parser_at(key)._inner(value, path))
+
+    def _follow_name(self, key: str, path: FilterPath) -> FieldName:
+        if self.operators is not OPERATORS:
+            raise _wrong(path, "a rule of values knows nothing of the items that lead to its item")
+        follow = follow_name(key)
+        if follow is None:
+            raise _wrong(
+                path, f"it is {FOLLOW}collection,field) or {FOLLOW}collection,field,field)"
+            )
+        # One way to write it, so that requests with one meaning share a statement.
+        return FieldName(str(follow))
 
     def _groups(self, value: object, path: FilterPath) -> Iterator[Callable[[], Filter]]:
         for index, item in enumerate(_filters_in(value, path)):

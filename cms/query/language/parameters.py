@@ -11,7 +11,7 @@ from cms.query.language.aggregates import AGGREGATES
 from cms.query.language.ast import Aggregate, SortTerm
 from cms.query.language.brackets import as_list
 from cms.query.language.filters import decode_json
-from cms.schema.field_names import FieldName, FieldPath, parse_path, parse_value_path
+from cms.schema.field_names import FOLLOW, FieldName, FieldPath, parse_path, parse_value_path
 
 FILTER_COUNT = "filter_count"
 COUNTS = ("total_count", FILTER_COUNT)
@@ -64,7 +64,15 @@ def _split(item: str, parameter: str) -> list[str]:
     names = [name.strip() for name in item.split(",")]
     if not all(names):
         raise invalid_query(f"{parameter} holds an empty name", parameter=parameter)
+    for name in names:
+        refuse_follow(name, parameter)
     return names
+
+
+def refuse_follow(name: str, parameter: str) -> None:
+    """Raise `Refused` INVALID_QUERY for a name that only filters take."""
+    if FOLLOW in name:
+        raise invalid_query(f"{FOLLOW}…) is for filters alone", parameter=parameter)
 
 
 def group_of(params: Params, parameter: str) -> Params:

@@ -33,6 +33,7 @@ from cms.query.language.parameters import (
     flag_of,
     group_of,
     names_of,
+    refuse_follow,
     term_of,
 )
 from cms.query.language.search_words import SHORTEST_INDEXED, is_plain, search_words
@@ -156,6 +157,7 @@ class QueryParser:
         self, head: FieldName, remainders: list[FieldPath], deep: Params, aliases: Aliases
     ) -> Pick:
         # The target stands behind the alias: `section:headings` where `section` is `item`.
+        refuse_follow(head.field, "deep")
         name = parse_name(aliases.get(head.field, head.field))
         if head.target:
             name = FieldName.parse(f"{name.written}:{head.target}", name.function)
@@ -250,6 +252,7 @@ class QueryParser:
                     f"alias[{alias}] must be a plain name that stands for a field",
                     parameter="alias",
                 )
+            refuse_follow(field, "alias")
             # The guard looks up later what the alias stands for.
             aliases[alias] = field
         self._tally(len(aliases), "aliases", limits.MAX_ALIASES, "alias")

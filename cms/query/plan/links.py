@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from cms.schema.field_names import FollowName
 from cms.schema.model import Catalogue, Collection, Kind, Relation
 
 
@@ -43,6 +44,19 @@ def reverse_link(link: Link, collection: Collection) -> Link:
         to_many=not link.to_many,
         named_collection=link.target if link.collection_field else None,
     )
+
+
+def link_back(
+    catalogue: Catalogue, source: Collection, follow: FollowName, target: Collection
+) -> Link | None:
+    """Return the link from a collection to the items of `source` whose field leads there."""
+    named_target = target.name if follow.collection_field else None
+    link = link_of(catalogue, source, follow.field, named_target)
+    if link is None or link.to_many or link.target != target.name:
+        return None
+    if link.collection_field != follow.collection_field:
+        return None
+    return reverse_link(link, source)
 
 
 def link_of(
