@@ -260,8 +260,8 @@ class _SnapshotConversion:
                     result[key] = None
             else:
                 try:
-                    setting.parse(value)
-                    result[key] = value
+                    parsed = setting.parse(value)
+                    result[key] = parsed if setting.cast == "text" else value
                 except ValueError as error:
                     self.ignore(f"{path}.{key}", str(error))
         return result

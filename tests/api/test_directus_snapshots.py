@@ -134,6 +134,15 @@ def test_a_required_column_keeps_the_items_that_it_points_to(api: Client) -> Non
         ("collections", {"collection": "two-words", "schema": {}}),
         ("fields", {"collection": "site", "field": "two-words", "type": "string"}),
         ("fields", {"collection": "site", "field": "place", "type": "geometry"}),
+        (
+            "relations",
+            {
+                "collection": "site",
+                "field": "title",
+                "related_collection": "languages",
+                "meta": {"one_field": "two words"},
+            },
+        ),
     ],
 )
 @pytest.mark.parametrize("is_there", [False, True])
