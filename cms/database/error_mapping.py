@@ -139,6 +139,8 @@ _UNDEFINED_ERRORS = (
 )
 """Errors of a statement whose names or types are no longer those of the database."""
 
+_EMPTY_VIEW = "A materialized view holds nothing before its first REFRESH MATERIALIZED VIEW"
+
 _AMBIGUOUS_ERRORS = (
     pg.SyntaxError,  # of a tsvector or jsonpath, too
     pg.UndefinedTable,  # of a regclass, and so on
@@ -198,6 +200,8 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
     # Before the errors of names: the name may be a client's value, and then stays unknown.
     if with_values and _is_bad_value(error):
         return _bad_value(error)
+    if _is_empty_view(error):
+        return Refused(Problem("UNPROCESSABLE_CONTENT", f"{_EMPTY_VIEW}.", {"reason": _EMPTY_VIEW}))
     if isinstance(error, _UNDEFINED_ERRORS):
         return UndefinedName(primary_message(error))
     if _is_changed_plan(error):
@@ -235,6 +239,13 @@ def _is_bad_value(error: psycopg.Error) -> bool:
         diagnostic.statement_position or diagnostic.internal_position or diagnostic.context
     )
     return isinstance(error, _AMBIGUOUS_ERRORS) and not is_of_statement
+
+
+def _is_empty_view(error: psycopg.Error) -> bool:
+    """Tell whether a statement reads a materialized view that was made WITH NO DATA."""
+    # Only the function of PostgreSQL tells it from a write to a view, in any language.
+    is_reading = error.diag.source_function == "ExecOpenScanRelation"
+    return is_reading and isinstance(error, pg.ObjectNotInPrerequisiteState)
 
 
 @contextmanager

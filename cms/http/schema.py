@@ -15,6 +15,7 @@ from cms.files.upload_form import second_file, unknown_part
 from cms.http.answers.envelope import send
 from cms.http.requests.form import form_parts, is_form
 from cms.http.requests.media import idempotency_key_of, read_json
+from cms.mappings import without
 from cms.schema_sync.content import TABLES
 from cms.schema_sync.diff_document import parse_diff
 from cms.schema_sync.document import parse_document
@@ -121,7 +122,7 @@ def _read_file(content: bytes) -> object:
 
 
 class SchemaApplyResource:
-    """Changes the structure by a diff, sent as a snapshot is, whole or not at all."""
+    """Changes the structure by a diff or by a snapshot, whole or not at all."""
 
     def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store
@@ -134,13 +135,19 @@ class SchemaApplyResource:
         if not isinstance(payload, dict):
             raise no_object()
         allows_loss = _allows_loss(request, payload)
-        apply_diff(
-            self._store,
-            identity,
-            parse_diff(payload),
-            allows_loss=allows_loss,
-            idempotency=idempotency_key_of(request),
-        )
+        diff: Mapping[str, object] | None = payload
+        # A snapshot is compared first. The hash of that diff lets no other change come between.
+        if "version" in payload and "hash" not in payload:
+            document = parse_document(without(payload, (_ALLOW_DESTRUCTIVE,)))
+            diff = diff_snapshot(self._store, identity, document)
+        if diff is not None:
+            apply_diff(
+                self._store,
+                identity,
+                parse_diff(diff),
+                allows_loss=allows_loss,
+                idempotency=idempotency_key_of(request),
+            )
         response.status = falcon.HTTP_204
 
 

@@ -137,9 +137,12 @@ _DIFF = write(
 _APPLY = write(
     "Change the structure by a difference",
     _document(
-        object_of(
-            {"hash": TEXT, "diff": OBJECT},
-            {"ignored": array_of(OBJECT), "allow_destructive": FLAG},
+        any_of(
+            object_of(
+                {"hash": TEXT, "diff": OBJECT},
+                {"ignored": array_of(OBJECT), "allow_destructive": FLAG},
+            ),
+            OBJECT,
         )
     ),
     NO_CONTENT,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from cms.errors import Refused
+from cms.errors import Refused, abbreviated
 from cms.mappings import without
 from cms.query.rules.field_conditions import RULE_SETTINGS, require_valid_rules
 from cms.schema.definitions import FieldDefinition, special_inconsistencies, with_implied_specials
@@ -134,7 +134,7 @@ class _SnapshotConversion:
             return None
         field_type = type_named(record.get("type"))
         if field_type is None or not field_type.is_known:
-            self.ignore(path, f'there is no type "{record.get("type")}"')
+            self.ignore(path, f"there is no type {abbreviated(record.get('type'))}")
             return None
         if name in uuids:
             field_type = UUID
@@ -218,9 +218,11 @@ class _SnapshotConversion:
         return tables
 
     def _is_table(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
         if name in SYSTEM_COLLECTIONS:
             return True
-        record = self._collections.get((str(name),))
+        record = self._collections.get((name,))
         return record is not None and record.get("schema", {}) is not None
 
     # Settings
@@ -258,8 +260,8 @@ class _SnapshotConversion:
                     result[key] = None
             else:
                 try:
-                    setting.parse(value)
-                    result[key] = value
+                    parsed = setting.parse(value)
+                    result[key] = parsed if setting.cast == "text" else value
                 except ValueError as error:
                     self.ignore(f"{path}.{key}", str(error))
         return result

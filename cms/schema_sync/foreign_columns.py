@@ -29,7 +29,7 @@ def uuid_fields(
     assert isinstance(fields, list)
     assert isinstance(relations, list)
     uuids: set[RecordName] = set()
-    keys: dict[object, str] = {}
+    keys: dict[str, str] = {}
     texts = set()
     for record in fields:
         name = (record["collection"], record["field"])
@@ -45,8 +45,8 @@ def uuid_fields(
             uuids.add(name)
     for relation in relations:
         name = (relation["collection"], relation["field"])
-        related = our_name(relation.get("related_collection"))
-        is_of_system = str(related).startswith(SYSTEM_PREFIX)
+        related = str(our_name(relation.get("related_collection")))
+        is_of_system = related.startswith(SYSTEM_PREFIX)
         if name in texts and (is_of_system or (related, keys.get(related)) in uuids):
             uuids.add(name)
     return uuids

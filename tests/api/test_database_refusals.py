@@ -167,3 +167,16 @@ def test_an_index_of_a_table_of_somebody_else_is_refused_at_once(
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT FROM system_index_requests").fetchall() == []
         assert connection.execute("SELECT FROM system_constraint_requests").fetchall() == []
+
+
+def test_a_materialized_view_without_data_is_refused_until_it_is_filled(stage: Stage) -> None:
+    things = table(stage.admin, field("name", "string"))
+    things.add({"name": "a"})
+    source = f"SELECT id, name FROM {things.name}"
+    stage.execute(f"CREATE MATERIALIZED VIEW unfilled AS {source} WITH NO DATA")
+    for _ in range(2):
+        answer = stage.admin.get("/items/unfilled")
+        assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
+        assert "retry-after" not in answer.headers
+    change(stage, "REFRESH MATERIALIZED VIEW unfilled")
+    assert stage.admin.get("/items/unfilled").data == [{"id": 1, "name": "a"}]

@@ -134,6 +134,15 @@ def test_a_required_column_keeps_the_items_that_it_points_to(api: Client) -> Non
         ("collections", {"collection": "two-words", "schema": {}}),
         ("fields", {"collection": "site", "field": "two-words", "type": "string"}),
         ("fields", {"collection": "site", "field": "place", "type": "geometry"}),
+        (
+            "relations",
+            {
+                "collection": "site",
+                "field": "title",
+                "related_collection": "languages",
+                "meta": {"one_field": "two words"},
+            },
+        ),
     ],
 )
 @pytest.mark.parametrize("is_there", [False, True])
@@ -155,3 +164,15 @@ def test_tables_of_directus_in_the_database_are_collections_like_others(api: Cli
     api.post("/collections", {"collection": "directus_users", "schema": {}})
     document = api.get("/schema/snapshot").data
     assert api.post("/schema/diff", document).status == 204
+
+
+def test_a_snapshot_is_applied_in_one_call(api: Client) -> None:
+    document = directus_snapshot("10.13.1", "mysql")
+    for _ in range(2):
+        assert api.post("/schema/apply", document).status == 204
+        assert api.post("/schema/diff", document).status == 204
+    document["fields"] = [field for field in document["fields"] if field["field"] != "rating"]
+    assert api.post("/schema/apply", document).codes == ["UNPROCESSABLE_CONTENT"]
+    allowed = {**document, "allow_destructive": True}
+    assert api.post("/schema/apply", allowed).status == 204
+    assert api.get("/fields/articles/rating").status == 404
