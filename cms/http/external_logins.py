@@ -14,7 +14,7 @@ from cms.config.providers import Provider
 from cms.errors import Refused, unavailable
 from cms.http.answers.envelope import send
 from cms.http.auth import mode_of, session_body
-from cms.http.requests.cookies import Cookies
+from cms.http.requests.cookies import Cookies, cookie_value
 from cms.http.requests.media import check_texts, optional_text, read_json_object, required_text
 from cms.http.requests.origins import Origins
 from cms.processes.wait_slots import NoFreeSlot, WaitSlots
@@ -147,11 +147,11 @@ class ExternalLoginResource:
     ) -> None:
         # The cookie alone stands for the confirmed user: another site's page must not use it.
         self._origins.require(request)
-        cookie = request.get_cookie_values(_FACTOR_COOKIE)
+        cookie = cookie_value(request, _FACTOR_COOKIE)
         if not cookie:
             raise not_begun()
         secret = self._logins.issuer.secret
-        pending = PendingFactor.read(cookie[0], provider=login_provider.name, secret=secret)
+        pending = PendingFactor.read(cookie, provider=login_provider.name, secret=secret)
         request.context.count_account(pending.user)
         account = pending_account(self._logins.store, login_provider, pending.user)
         if account is None:
@@ -195,11 +195,11 @@ class CallbackResource:
     ) -> LoginState:
         """Return the login that this browser has begun, and make the browser forget it."""
         name = _state_cookie(state)
-        cookie = request.get_cookie_values(name)
+        cookie = cookie_value(request, name)
         if not state or not cookie:
             raise not_begun()
         begun = LoginState.read(
-            cookie[0], provider=provider.name, state=state, secret=self._logins.issuer.secret
+            cookie, provider=provider.name, state=state, secret=self._logins.issuer.secret
         )
         self._logins.cookies.forget_for_login(request, response, name, provider=provider.name)
         return begun

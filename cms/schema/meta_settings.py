@@ -114,7 +114,7 @@ def parse_preview_url(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(NO_STRING)
     # Placeholders may hold spaces, which the rest of an address must not.
-    without_names = re.sub(r"\{\{.*?\}\}", "{{}}", value)
+    without_names = _PLACEHOLDER.sub("{{}}", value)
     if not _PREVIEW_URL.fullmatch(without_names):
         raise ValueError(
             "it must be an address such as https://example.com/articles/{{slug}}, or a path"
@@ -126,6 +126,7 @@ def anything(value: object) -> object:
     return value
 
 
+_PLACEHOLDER = re.compile(r"\{\{[^{}\n]*\}\}")
 _TRANSLATION_KEYS = ("language", "translation", "singular", "plural")
 # https://…, a path, or an address that begins with a placeholder. Other schemes, such as
 # javascript:, would run in the browser of whoever opens the preview.

@@ -12,6 +12,7 @@ import pytest
 
 from cms.query.language import limits
 from tests.client import Answer, Client
+from tests.counted_calls import counted_calls
 from tests.things import Table, field, table
 
 Json = dict[str, Any]
@@ -27,6 +28,9 @@ IN_BODIES: dict[str, Callable[[int], Json]] = {
     "MAX_OFFSET": lambda n: {"offset": n},
     "MAX_FIELDS": lambda n: {"fields": [f"n{number}" for number in range(n)]},
     "MAX_PATH_STEPS": lambda n: {"fields": [".".join(["x"] * n)]},
+    "MAX_STEPS_IN_ALL": lambda n: {
+        "fields": [".".join(["boss"] * 20)] * (n // 20) + ["id"] * (n % 20)
+    },
     "MAX_DEEP_GROUPS": lambda n: {"deep": {f"n{number}": {"_limit": 1} for number in range(n)}},
     "MAX_FILTER_DEPTH": lambda n: {"filter": nested(n - 1)},
     "MAX_SEARCH_WORDS": lambda n: {"search": " ".join(f"x{number}" for number in range(n))},
@@ -137,3 +141,30 @@ def test_stars_open_so_many_fields_in_all(staff: Table) -> None:
 def test_no_limit_is_left_out(staff: Table) -> None:
     names = {name for name in vars(limits) if name.startswith("MAX_")}
     assert names - IN_BODIES.keys() - IN_QUERY_STRINGS.keys() == {"MAX_FIELDS_IN_ALL"}
+
+
+def test_no_list_of_names_is_read_past_the_longest(staff: Table) -> None:
+    for parameter in ("fields", "sort", "groupBy", "meta"):
+        for names in (["id"] * 1_601, "id," * 1_600 + "id"):
+            answer = staff.api.search(staff.path, {parameter: names})
+            assert is_refused(answer, 1_600), answer
+            assert answer.errors[0]["parameter"] == parameter
+
+
+def test_a_query_with_wrong_parts_at_many_levels_gets_a_hundred_problems(staff: Table) -> None:
+    wrong = {f"x{number}": [1] for number in range(90)}
+    deep = {f"n{number}": {"_filter": wrong} for number in range(100)}
+    with counted_calls() as calls:
+        answer = staff.api.search(staff.path, {"deep": deep})
+    assert len(answer.errors) == 100
+    assert calls.total < 100_000
+
+
+@pytest.mark.parametrize("query", [{"filter": 1}, {"limit": "x"}, {"page": {"after": "x"}}])
+def test_the_right_to_a_collection_comes_before_its_query(
+    staff: Table, anonymous: Client, query: Json
+) -> None:
+    for path in (staff.path, "/items/nowhere"):
+        assert anonymous.search(path, query).codes == ["FORBIDDEN"]
+    assert staff.api.search("/items/nowhere", query).codes == ["NOT_FOUND"]
+    assert anonymous.get(staff.path, limit="x").codes == ["FORBIDDEN"]

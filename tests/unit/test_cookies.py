@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import falcon
 import pytest
 from falcon import testing
 
 from cms.auth.sessions import IssuedTokens, Mode
-from cms.http.requests.cookies import Cookies
+from cms.http.requests.cookies import Cookies, cookie_value
 from cms.http.requests.request import Request
 
 
@@ -34,3 +36,29 @@ def test_a_cookie_goes_to_the_service_and_nowhere_else(
     assert f"Path={path};" in f"{cookie};"
     assert "Secure" in cookie
     assert "HttpOnly" in cookie
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("a=1; token=x; b=2", "x"),
+        ("token=x;token=y", "x"),
+        ('token="x"', "x"),
+        (" token = x ", "x"),
+        ("other=1", None),
+        ("token", ""),
+        ("", None),
+    ],
+)
+def test_a_cookie_is_found_in_the_header(header: str, value: str | None) -> None:
+    request = Request(testing.create_environ(headers={"Cookie": header}))
+    assert cookie_value(request, "token") == value
+
+
+@pytest.mark.parametrize("piece", ['\\"', "\\", ";", "=", "a=b;", '"', " "])
+def test_a_cookie_of_any_kind_takes_linear_time(piece: str) -> None:
+    header = 'token="' + piece * 60_000
+    request = Request(testing.create_environ(headers={"Cookie": header}))
+    started = process_time()
+    cookie_value(request, "token")
+    assert process_time() - started < 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from cms.mail.plain import plain
@@ -27,3 +29,25 @@ from cms.mail.plain import plain
 )
 def test_the_plain_text_is_what_a_reader_would_see(html: str, text: str) -> None:
     assert plain(html) == text
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<a b='<a b='One", "<a b='<a b='One\n"),
+        ("<![One", "<![One\n"),
+        ("1 < 2", "1 < 2\n"),
+        ("One<!-- <b>Two", "One\n"),
+        ("<A HREF = x&amp;y >One</A>", "One (x&y)\n"),
+        ("&#" + "9" * 5_000 + ";", "\ufffd" + "9" * 4_992 + ";\n"),
+    ],
+)
+def test_what_is_no_markup_is_text(html: str, text: str) -> None:
+    assert plain(html) == text
+
+
+@pytest.mark.parametrize("piece", ["<a b='", "<!--", "<", "<![", "&#", "<a ", "</", "<?"])
+def test_any_text_takes_linear_time(piece: str) -> None:
+    started = process_time()
+    plain(piece * 20_000)
+    assert process_time() - started < 2

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import falcon
 
 # 18 digits fit 64 bits; a longer number is no position in any file.
-_RANGE = re.compile(r"bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})", re.ASCII)
+_RANGE = re.compile(r"bytes\s*+=\s*+(\d{0,18})\s*+-\s*+(\d{0,18})", re.ASCII)
 
 
 class RangeNotSatisfiable(Exception):

@@ -83,10 +83,10 @@ def prepare_read(
     comes with the version of a singleton, and with the cursor of a list.
     `nested_page` is the page of the lists in the items, when it is not the store's.
     """
+    preparation = _Preparation(store, context, request, keyed, for_answer, nested_page)
     # Bodies of SEARCH and reads with tests of their own are rare: only their statements are cached.
     if request.params is not None or request.only or _CURSOR.search(request.query_string):
-        preparation = _Preparation(store, context, request, keyed, for_answer, nested_page)
-        return preparation.run_or_refuse_all(_params_of(request))
+        return preparation.run_or_refuse_all()
     shape = shape_of(request.query_string)
     # Everything that the statement depends on, besides the snapshot. Add each new dependency here,
     # or a request would get the statement of another one.
@@ -103,14 +103,14 @@ def prepare_read(
     if cached is not None and cached.is_for(context.actor.policy):
         store.database.metrics.count_plan_cache_hit()
         return cached.statement, shape.fill_gaps(cached.literals)
-    preparation = _Preparation(store, context, request, keyed, for_answer, nested_page)
     if len(shape.text) > MAX_CACHED_SHAPE:
-        return preparation.run_or_refuse_all(_params_of(request))
+        return preparation.run_or_refuse_all()
+    preparation.require_readable()
     try:
         cached = preparation.run(shape.params())
     except Refused:
         # The shape lacks the operands: the problems are those of the query string as sent.
-        return preparation.run_or_refuse_all(_params_of(request))
+        return preparation.run_or_refuse_all()
     context.snapshot.prepared_reads[key] = cached
     return cached.statement, shape.fill_gaps(cached.literals)
 
@@ -135,10 +135,19 @@ class _Preparation(NamedTuple):
             raise wrong_token()
         return self._statement(parsed)._replace(literals=parsed.literals)
 
-    def run_or_refuse_all(self, params: Mapping[str, object]) -> PreparedRead:
+    def require_readable(self) -> None:
+        """Refuse a collection that the caller may not read, before its query costs any work."""
+        readable_collection(
+            self.request.collection,
+            catalogue=self.context.snapshot.catalogue,
+            policy=self.context.actor.policy,
+        )
+
+    def run_or_refuse_all(self) -> PreparedRead:
         """Return the statement and literals; raises `Refused` with every problem of the query."""
+        self.require_readable()
         try:
-            parsed = self._parse(params)
+            parsed = self._parse(_params_of(self.request))
         except UnreadableParameters as unreadable:
             # The valid parameters mean nothing without the invalid ones, so no more problems can be
             # found.
@@ -172,14 +181,6 @@ class _Preparation(NamedTuple):
 
     def _parse_list(self, params: Mapping[str, object]) -> ParsedQuery:
         """Parse the parameters; where a list is the answer, a cursor among them is opened."""
-        if isinstance(params.get("page"), Mapping):
-            # The refusal of a cursor reveals that a collection is a singleton, so only its readers
-            # get it.
-            readable_collection(
-                self.request.collection,
-                catalogue=self.context.snapshot.catalogue,
-                policy=self.context.actor.policy,
-            )
         is_one = self.keyed or is_singleton(self.context, self.request.collection)
         parsed = parse(
             params,

@@ -107,6 +107,6 @@ def _put(root: dict[str, object], keys: list[str], value: object) -> None:
     elif isinstance(earlier, dict):
         raise invalid_query("A name is both a value and a group", parameter=keys[0])
     elif isinstance(earlier, list):
-        group[last] = [*earlier, value]
+        earlier.append(value)
     else:
         group[last] = [earlier, value]

@@ -21,9 +21,11 @@ MAX_JSON_STEPS = 20
 MAX_JSON_PATHS = 100
 MAX_LIST_OPERANDS = 10_000
 MAX_SORT_TERMS = 100
-# PostgreSQL's own limit of columns in a table.
+# PostgreSQL's own limit of columns in a table; no list of names in a query is longer.
 MAX_FIELDS = 1_600
 MAX_FIELDS_IN_ALL = 10_000
+# Of all paths in `fields`: each step may open a level of its own.
+MAX_STEPS_IN_ALL = 20_000
 MAX_ALIASES = 100
 MAX_AGGREGATES = 100
 MAX_GROUPS = 100
@@ -44,11 +46,19 @@ class Tally:
 
     _counted: Counter[str] = field(default_factory=Counter)
 
+    def has(self, count: int, what: str) -> bool:
+        """Tell whether so much of something has been counted."""
+        return self._counted[what] >= count
+
     def add(self, count: int, what: str, *, maximum: int, parameter: str) -> None:
         """Count more of something; raises `LimitExceeded` INVALID_QUERY past `maximum`."""
-        self._counted[what] += count
+        self.note(count, what)
         if self._counted[what] > maximum:
             raise too_many(what, maximum=maximum, parameter=parameter)
+
+    def note(self, count: int, what: str) -> None:
+        """Count more of something that has no maximum."""
+        self._counted[what] += count
 
 
 def refuse_long_path(path: str, parameter: str) -> None:

@@ -33,10 +33,12 @@ Params = Mapping[str, object]
 def field_paths(params: Params) -> list[FieldPath]:
     """Return the paths of `fields`, all fields without any; repeated paths count once."""
     names = names_of(params, "fields")
-    if len(names) > limits.MAX_FIELDS:
-        raise limits.too_many("fields", maximum=limits.MAX_FIELDS, parameter="fields")
+    steps = 0
     for name in names:
         limits.refuse_long_path(name, "fields")
+        steps += name.count(".") + 1
+    if steps > limits.MAX_STEPS_IN_ALL:
+        raise limits.too_many("steps", maximum=limits.MAX_STEPS_IN_ALL, parameter="fields")
     paths = list(map(parse_path, names)) or [EVERY_FIELD]
     # A dict keeps the order of its keys, and a set does not: keys of the answer come in the order
     # of the request.
@@ -56,6 +58,8 @@ def names_of(params: Params, parameter: str) -> list[str]:
         raise invalid_query(f"{parameter} is a list of names", parameter=parameter)
     names: list[str] = []
     for text in texts:
+        if len(names) + text.count(",") >= limits.MAX_FIELDS:
+            raise limits.too_many("names", maximum=limits.MAX_FIELDS, parameter=parameter)
         names += _split(text, parameter)
     return names
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from cms.errors import Problem, Refused, combined, invalid_query
+from cms.errors import MAX_PROBLEMS, Problem, Refused, combined, invalid_query
 from cms.query.language.ast import (
     EVERYTHING,
     Aggregate,
@@ -138,13 +138,20 @@ class _ProblemCollector(QueryParser):
     problems: list[Problem]
 
     def attempt(self, work: Callable[[], T], fallback: T) -> T:
-        """Return the result of the work; if refused, keep the problems and return `fallback`."""
+        """Return the result of the work; if refused, keep the problems and return `fallback`.
+
+        Past `MAX_PROBLEMS`, of all levels together, nothing more is looked at.
+        """
+        tally = self.literals.tally
+        if tally.has(MAX_PROBLEMS, "problems"):
+            return fallback
         try:
             return work()
         except LimitExceeded:
             raise  # nothing else of the request is looked at
         except Refused as refused:
             self.problems.extend(refused.problems)
+            tally.note(len(refused.problems), "problems")
             return fallback
 
     def _filter(self, params: Params) -> Filter:

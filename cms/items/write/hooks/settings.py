@@ -33,7 +33,7 @@ from cms.transforms.transform import PARAMETERS, parse_preset
 # A language with its script, region and the like: de, en-US, zh-Hant-TW.
 _LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:-[a-zA-Z0-9]{2,8})*")
 # A scheme and a host; the rest is for whoever follows the address.
-_URL = re.compile(r"https?://[^\s/]+\S*")
+_URL = re.compile(r"https?://[^\s/]\S*")
 MAX_URL_LENGTH = 2_000
 MAX_NAME_LENGTH = 200
 
