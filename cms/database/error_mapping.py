@@ -12,7 +12,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg_pool import PoolTimeout
 
-from cms.database.project_refusals import is_of_project
+from cms.database.project_refusals import is_of_project, is_within_function, refusal_of_function
 from cms.database.server_refusals import (
     full,
     locked_too_long,
@@ -189,6 +189,12 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
 
     The order counts: an error of a value may be of the same class as one of the structure.
     """
+    if error.sqlstate == RULE_VIOLATED:
+        return forbidden()
+    if error.sqlstate == ROWS_MISSING:
+        return RowsMissing(invalid_payload("A trigger has turned rows away").problems)
+    if refusal := refusal_of_function(error):
+        return refusal
     for error_type, (code, sentence) in _OUTCOMES.items():
         if isinstance(error, error_type):
             problem = Problem(code, f"{sentence}.", _location(error))
@@ -198,17 +204,16 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
     # Before the errors of names: the name may be a client's value, and then stays unknown.
     if with_values and _is_bad_value(error):
         return _bad_value(error)
-    if isinstance(error, _UNDEFINED_ERRORS):
+    is_undefined = isinstance(error, _UNDEFINED_ERRORS)
+    if is_undefined and is_within_function(error):
+        return UnexpectedError(f"A trigger or function is broken: {primary_message(error)}")
+    if is_undefined:
         return UndefinedName(primary_message(error))
     if _is_changed_plan(error):
         return Stale(primary_message(error))
     if type(error) is psycopg.DatabaseError and error.sqlstate is None:
         # The connection ended in the middle of the answer, which therefore has no code.
         return unreachable(error)
-    if error.sqlstate == RULE_VIOLATED:
-        return forbidden()
-    if error.sqlstate == ROWS_MISSING:
-        return RowsMissing(invalid_payload("A trigger has turned rows away").problems)
     if is_of_project(error):
         return _refused_by_database(error)
     if isinstance(error, pg.InternalError_) and primary_message(error).startswith(_TOO_MUCH):

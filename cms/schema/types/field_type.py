@@ -213,7 +213,7 @@ class FieldType:
     document_sql: str = "{0}"
     """The document into which paths of a JSON field lead."""
     sum_sql: str = "to_json(trim_scale({0}))"
-    """How answers show sums and averages. JSON has no NaN and no infinity."""
+    """How answers show sums and averages."""
     # Keys of many-to-any relations and of the history are texts; a text that does not match is the
     # key of nothing, and its cast would fail the whole statement.
     key_pattern: str | None = None
