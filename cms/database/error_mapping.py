@@ -96,6 +96,9 @@ _OUTCOMES: Mapping[type[psycopg.Error], _MappedError] = MappingProxyType(
         ),
         pg.IntervalFieldOverflow: _MappedError("VALUE_OUT_OF_RANGE", "An interval is out of range"),
         pg.CheckViolation: _MappedError("INVALID_PAYLOAD", RULE_BROKEN),
+        pg.StringDataLengthMismatch: _MappedError(  # of bit(3)
+            "INVALID_PAYLOAD", "A value has another length than its field"
+        ),
         pg.SequenceGeneratorLimitExceeded: _MappedError(
             "VALUE_OUT_OF_RANGE", "The table's keys are used up"
         ),

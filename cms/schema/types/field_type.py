@@ -228,6 +228,10 @@ class FieldType:
     """The special markers that fit this type but not every type."""
     is_text_form: bool = False
     """Whether clients read and write the text of a type that only PostgreSQL knows."""
+    own_comparisons: frozenset[Trait] = frozenset()
+    """What compares values as PostgreSQL does for the column's type, and not as texts."""
+    own_cast: str = ""
+    """The type of operands of such comparisons where it is not the column's."""
     has_equality: bool = True
     """Whether PostgreSQL can compare values for equality; otherwise their texts are compared."""
     is_kept_in_history: bool = True
