@@ -15,6 +15,7 @@ from cms.auth.mail_links import MailLinks
 from cms.auth.sessions import Issuer
 from cms.config import Config, load
 from cms.config.providers import SAML
+from cms.errors import Refused
 from cms.files.assets import Assets
 from cms.files.image_pool import ImagePool
 from cms.files.media_library import MediaLibrary
@@ -46,6 +47,7 @@ from cms.http import (
     structure,
 )
 from cms.http.answers.error_handlers import add_error_handlers
+from cms.http.answers.missing_rights import MissingRights
 from cms.http.answers.send_timeout import with_send_timeout
 from cms.http.external_logins import ExternalLogins
 from cms.http.middleware.authentication import Authentication
@@ -170,6 +172,7 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
         {falcon.MEDIA_JSON: JsonHandler(max_bytes=config.max_payload_size)}
     )
     add_error_handlers(app)
+    app.add_error_handler(Refused, MissingRights(store).on_refused)
     _add_server(app, config, library)
     external = _external_logins(app, config, issuer, wait_slots)
     app.close_hooks.append(external.providers.close)

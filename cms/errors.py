@@ -42,6 +42,7 @@ STATUS: Mapping[str, int] = MappingProxyType(
         "REQUESTS_EXCEEDED": 429,
         "HEAD_TOO_LARGE": 431,
         "INTERNAL_SERVER_ERROR": 500,
+        "DATABASE_RIGHTS": 500,
         "SERVICE_UNAVAILABLE": 503,
         "INSUFFICIENT_STORAGE": 507,
     }

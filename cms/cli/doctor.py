@@ -221,11 +221,18 @@ def structure_findings(dsn: str) -> Iterator[Finding]:
         ]
         slow = slow_searches(transaction, catalogue)
         behind = transaction.execute(statement("find_tables_behind"))
+        lacking = transaction.execute(statement("find_missing_rights"))
     if not sentences:
         yield Finding(OK, "structure: what collections and relations name is there")
     yield from (Finding(WARNING, sentence) for sentence in sentences)
     yield from findings
     yield _searches(slow)
+    for relation, privileges in lacking:
+        yield Finding(
+            WARNING,
+            f"rights: the service's account lacks {privileges} on {relation}; "
+            "docs/deployment.md has the grants",
+        )
     if behind:
         yield _tables_behind([str(table) for (table,) in behind])
 

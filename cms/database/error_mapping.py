@@ -12,7 +12,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg_pool import PoolTimeout
 
-from cms.database.project_refusals import is_of_project
+from cms.database.project_refusals import is_of_project, is_within_function, refusal_of_function
 from cms.database.server_refusals import (
     full,
     locked_too_long,
@@ -96,6 +96,9 @@ _OUTCOMES: Mapping[type[psycopg.Error], _MappedError] = MappingProxyType(
         ),
         pg.IntervalFieldOverflow: _MappedError("VALUE_OUT_OF_RANGE", "An interval is out of range"),
         pg.CheckViolation: _MappedError("INVALID_PAYLOAD", RULE_BROKEN),
+        pg.StringDataLengthMismatch: _MappedError(  # of bit(3)
+            "INVALID_PAYLOAD", "A value has another length than its field"
+        ),
         pg.SequenceGeneratorLimitExceeded: _MappedError(
             "VALUE_OUT_OF_RANGE", "The table's keys are used up"
         ),
@@ -191,6 +194,12 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
 
     The order counts: an error of a value may be of the same class as one of the structure.
     """
+    if error.sqlstate == RULE_VIOLATED:
+        return forbidden()
+    if error.sqlstate == ROWS_MISSING:
+        return RowsMissing(invalid_payload("A trigger has turned rows away").problems)
+    if refusal := refusal_of_function(error):
+        return refusal
     for error_type, (code, sentence) in _OUTCOMES.items():
         if isinstance(error, error_type):
             problem = Problem(code, f"{sentence}.", _location(error))
@@ -202,17 +211,16 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
         return _bad_value(error)
     if _is_empty_view(error):
         return Refused(Problem("UNPROCESSABLE_CONTENT", f"{_EMPTY_VIEW}.", {"reason": _EMPTY_VIEW}))
-    if isinstance(error, _UNDEFINED_ERRORS):
+    is_undefined = isinstance(error, _UNDEFINED_ERRORS)
+    if is_undefined and is_within_function(error):
+        return UnexpectedError(f"A trigger or function is broken: {primary_message(error)}")
+    if is_undefined:
         return UndefinedName(primary_message(error))
     if _is_changed_plan(error):
         return Stale(primary_message(error))
     if type(error) is psycopg.DatabaseError and error.sqlstate is None:
         # The connection ended in the middle of the answer, which therefore has no code.
         return unreachable(error)
-    if error.sqlstate == RULE_VIOLATED:
-        return forbidden()
-    if error.sqlstate == ROWS_MISSING:
-        return RowsMissing(invalid_payload("A trigger has turned rows away").problems)
     if is_of_project(error):
         return _refused_by_database(error)
     if isinstance(error, pg.InternalError_) and primary_message(error).startswith(_TOO_MUCH):

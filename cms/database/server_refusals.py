@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from cms.errors import Refused, insufficient_storage, unavailable
+from cms.errors import Problem, Refused, insufficient_storage, unavailable
 
 
 def primary_message(error: psycopg.Error) -> str:
@@ -39,7 +39,16 @@ def locked_too_long(error: psycopg.Error) -> Refused:
 
 
 def not_permitted(error: psycopg.Error) -> Refused:
-    return unavailable("database", "The service's account lacks a right there")
+    return lacking_right(primary_message(error))
+
+
+def lacking_right(reason: str) -> Refused:
+    """Return the refusal where the service's account lacks a right; only administrators read why.
+
+    It is not right again by itself, as SERVICE_UNAVAILABLE would say.
+    """
+    sentence = "The service's account lacks a right in the database."
+    return Refused(Problem("DATABASE_RIGHTS", sentence, {"reason": reason}))
 
 
 def read_only(error: psycopg.Error) -> Refused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from cms.errors import Problem, Refused, unavailable
@@ -12,6 +12,7 @@ from cms.flows.program import Program
 from cms.flows.redaction import Secrets
 from cms.flows.run import FlowRunner, ProcessBusy, Rejected, Run, RunContext, Services
 from cms.flows.run_log import NO_LOG, RunLog, run_log
+from cms.schema.types.date_times import present_moment
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
 from cms.store.snapshot import Snapshot
 
@@ -115,7 +116,7 @@ def execute(
 
     `identity` is the caller, if one waits; otherwise it is the identity that the cause names.
     """
-    began = datetime.now(UTC)
+    began = present_moment()
     context = attempt.context
     run = Run(
         services,
@@ -162,7 +163,7 @@ def _values(services: Services, program: Program, cause: Cause, *, attempt: int)
         # The number of the attempt lets a flow find out that it is tried again.
         "$flow": {"id": program.flow, "attempt": attempt},
         "$env": dict(services.config.flows_env),
-        "$NOW": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "$NOW": present_moment().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from cms.database.connections import Fetch
@@ -21,6 +21,7 @@ from cms.flows.run import ProcessBusy, Rejected, Run, RunContext, Services
 from cms.flows.run_limits import INNER_RUNS_SPENT
 from cms.flows.run_log import NO_LOG, RunLog, as_json
 from cms.flows.runs import program_of
+from cms.schema.types.date_times import present_moment
 from cms.store.identity import Identity
 from cms.store.snapshot import Snapshot
 
@@ -46,7 +47,7 @@ def run_now(
 
     In a transaction the log is a part of it: a refused write leaves no log.
     """
-    began = datetime.now(UTC)
+    began = present_moment()
     attempt = RunAttempt(run_inner_flow, context)
     try:
         execution = execute(services, program, cause, identity=identity, attempt=attempt)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 from cms.errors import Problem
 from cms.schema.archive import archive_defaults
 from cms.schema.model import Collection, Field
-from cms.schema.payload import MutableRowValues, RowValues, invalid_item
-from cms.schema.reasons import FILLED_BY_DATABASE
+from cms.schema.payload import MutableRowValues, RowValues
+from cms.schema.types.date_times import present_moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Writer:
 
     @classmethod
     def now(cls, user: str | None, role: str | None) -> Writer:
-        return cls(user, role, datetime.now(UTC))
+        return cls(user, role, present_moment())
 
 
 class AutoField(NamedTuple):
@@ -111,10 +111,8 @@ def complete_new(
             del values[name]
     for name, value in auto_fields.archive_defaults.items():
         values.setdefault(name, value)
-    # PostgreSQL would refuse the value too, but in the words of SQL.
-    key = auto_fields.key
-    if key and key.column and key.column.is_generated and key.name in values:
-        return [invalid_item(FILLED_BY_DATABASE, key.collection, key.name)]
+    if auto_fields.key and _is_generated(auto_fields.key):
+        values.pop(auto_fields.key.name, None)
     problems: list[Problem] = []
     for field in auto_fields.required:
         if values.get(field.name) is None:
@@ -184,7 +182,7 @@ def _auto_fields_of(collection: Collection, markers: frozenset[str]) -> AutoFiel
         uuids=_names(fields, lambda field: "uuid" in field.special),
         sequence_keys=_names(fields, _is_sequence_key),
         archive_defaults=archive_defaults(collection),
-        required=tuple(filter(_is_required, fields)),
+        required=tuple(field for field in fields if _is_required_of(collection, field)),
         not_null=tuple(not_null),
     )
 
@@ -245,6 +243,12 @@ def _is_required(field: Field) -> bool:
     if _is_marked_required(field):
         return True
     return not column.is_nullable and not column.is_filled_by_database
+
+
+def _is_required_of(collection: Collection, field: Field) -> bool:
+    """Tell whether a new row needs a value that no trigger may fill in."""
+    is_left_to_triggers = collection.has_side_effects and field.meta is not None
+    return _is_marked_required(field) or (_is_required(field) and not is_left_to_triggers)
 
 
 def _is_marked_required(field: Field) -> bool:

@@ -17,7 +17,7 @@ from cms.hashing import passwords
 from cms.schema.array_columns import parse_list
 from cms.schema.bounds import bounded
 from cms.schema.model import Collection, Field
-from cms.schema.reasons import FILLED_BY_DATABASE, NO_OBJECT, NO_SUCH_FIELD, not_one_of
+from cms.schema.reasons import NO_OBJECT, NO_SUCH_FIELD, not_one_of
 from cms.schema.types.field_type import OutOfRange, Parse, TooLong
 from cms.schema.types.structures import JSON
 from cms.schema.types.texts import CSV
@@ -162,6 +162,9 @@ class ItemParser:
             raise forbidden()
         if field and field.column is None and self._relates(name):
             parsed.nested[name] = value
+        # It comes back when a client saves what it has read.
+        elif field and self._is_generated(field):
+            return None
         elif problem := _unwritable_problem(field, name, self._collection):
             parsed.problems.append(problem)
         elif field and name in self._choices:
@@ -174,6 +177,10 @@ class ItemParser:
         elif field and value != MASK:
             return converter(field)
         return None
+
+    def _is_generated(self, field: Field) -> bool:
+        is_key = field.name == self._collection.primary_key
+        return field.column is not None and field.column.is_generated and not is_key
 
     def _refuse(self, parsed: ParsedItem, name: str, value: object, error: ValueError) -> None:
         """Add the problem of a value; an object at a to-one field is a related item instead."""
@@ -188,8 +195,6 @@ def _unwritable_problem(field: Field | None, name: str, collection: Collection) 
         return invalid_item(NO_SUCH_FIELD, collection.name, name)
     if field.column is None:
         return invalid_item("it holds no value", collection.name, name)
-    if field.column.is_generated and name != collection.primary_key:
-        return invalid_item(FILLED_BY_DATABASE, collection.name, name)
     return None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-FILLED_BY_DATABASE = "the database fills it"
 NO_ARRAY = "it must be an array"
 NO_OBJECT = "it must be an object"
 NO_STRING = "it must be a string"

@@ -13,8 +13,9 @@ from functools import partial
 from cms.database.background_threads import Closing
 from cms.database.connections import Database, Transaction, single_value, single_values
 from cms.database.error_mapping import Stale
+from cms.database.server_refusals import lacking_right
 from cms.database.statements import statement
-from cms.errors import Refused, invalid_payload, unavailable
+from cms.errors import Refused, invalid_payload
 from cms.jobs.housekeeping import queue_state
 from cms.jobs.task import defer
 from cms.query.sql.arrays import array
@@ -122,7 +123,7 @@ def request_constraint(transaction: Transaction, table: str, column: str, kind: 
 def _check_owner(transaction: Transaction, table: str) -> None:
     """Raise `Refused` for a table that the account does not own: its build would fail later."""
     if not single_value(transaction.read(statement("owns_table"), (table,))):
-        raise unavailable("database", "The service's account does not own the table")
+        raise lacking_right(f"must be owner of table {table}")
 
 
 def check_order(transaction: Transaction, table: str, column: str) -> None:

@@ -169,7 +169,7 @@ SET password = $2::text,
     status = 'active',
     failed_logins = 0,
     login_after = NULL,
-    last_access = now()
+    last_access = date_trunc('milliseconds', now())
 WHERE id = $1::uuid;
 
 -- name: find_active_account

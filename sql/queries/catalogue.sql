@@ -33,6 +33,7 @@ tables AS MATERIALIZED (
         ON description.objoid = class.oid AND description.classoid = 'pg_class'::regclass AND description.objsubid = 0
     WHERE class.relkind IN ('r', 'p', 'f', 'v', 'm')
       AND NOT class.relispartition
+      AND has_table_privilege(class.oid, 'SELECT')
       AND class.oid NOT IN (  -- tables of extensions hold no content of the project
           SELECT objid
           FROM pg_depend
@@ -438,6 +439,30 @@ SELECT json_agg(json_build_object('id', id, 'options', options) ORDER BY date_cr
 FROM system_flows
 WHERE status = 'active'
   AND trigger = 'event';
+
+-- name: find_missing_rights
+-- What this account may not do with the tables, views and sequences of the service's schema.
+WITH relations AS (
+    SELECT oid, relname, relkind
+    FROM pg_class
+    WHERE relnamespace = current_schema()::regnamespace
+      AND NOT relispartition
+),
+missing AS (
+    SELECT relname, privilege
+    FROM relations
+    CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS privilege
+    WHERE (relkind IN ('r', 'p') OR relkind IN ('v', 'm', 'f') AND privilege = 'SELECT')
+      AND NOT has_table_privilege(oid, privilege)
+    UNION ALL
+    SELECT relname, 'USAGE'
+    FROM relations
+    WHERE CASE WHEN relkind = 'S' THEN NOT has_sequence_privilege(oid, 'USAGE') END
+)
+SELECT relname::text, string_agg(privilege, ', ')
+FROM missing
+GROUP BY relname
+ORDER BY relname;
 
 -- name: find_fingerprint
 -- The counter of structure, and the fingerprint of the structure at this moment.

@@ -100,7 +100,7 @@ RETURNING kept.profile::text;
 -- Records when a user of a provider ($2) logged in, and resets the failed logins. It moves no counter. It changes nothing
 -- if the user has been suspended, or given another provider, meanwhile.
 UPDATE system_users
-SET last_access = now(),
+SET last_access = date_trunc('milliseconds', now()),
     failed_logins = 0,
     login_after = NULL
 WHERE id = $1::uuid

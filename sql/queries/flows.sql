@@ -107,7 +107,7 @@ FROM runs;
 UPDATE system_flow_runs AS run
 SET state = 'running',
     attempt = run.attempt + 1,
-    date_started = now(),
+    date_started = date_trunc('milliseconds', now()),
     reason = NULL,
     worker = (SELECT worker_id FROM procrastinate_jobs WHERE id = $2::bigint)
 WHERE id = $1::uuid
@@ -132,7 +132,7 @@ WITH finished AS (
         steps = $4::json,
         result = $5::json,
         reason = $6::text,
-        date_finished = now()
+        date_finished = date_trunc('milliseconds', now())
     WHERE id = $1::uuid
       AND attempt = $8::integer
       AND state = 'running'
@@ -193,7 +193,7 @@ WITH run AS (
     )
     SELECT
         id, $2::text, $3::text, 1, $4::integer, $5::json, $6::json, $7::json, $8::json, $9::text, $10::timestamptz,
-        $10::timestamptz, clock_timestamp(), $11::json
+        $10::timestamptz, date_trunc('milliseconds', clock_timestamp()), $11::json
     FROM system_flows
     WHERE id = $1::uuid
       AND ($12::boolean IS NOT TRUE OR set_config('synchronous_commit', 'off', TRUE) = 'off')
@@ -242,7 +242,7 @@ requeued AS (
     UPDATE system_flow_runs AS run
     SET state = CASE WHEN lost.again THEN 'queued' ELSE 'failed' END,
         reason = CASE WHEN lost.again THEN 'It has lost its worker.' ELSE 'It has lost its worker too often.' END,
-        date_finished = CASE WHEN NOT lost.again THEN now() END
+        date_finished = CASE WHEN NOT lost.again THEN date_trunc('milliseconds', now()) END
     FROM lost
     WHERE run.id = lost.id
 ),

@@ -88,7 +88,7 @@ VALUES ($1::uuid, $2::uuid, $3::text, $4::text, $5::timestamptz, $6::text, $7::t
 -- failed logins. It moves no counter. It changes nothing if the password is no longer $2: whoever has changed it
 -- meanwhile has ended the sessions that existed, and this one must not begin.
 UPDATE system_users
-SET last_access = now(),
+SET last_access = date_trunc('milliseconds', now()),
     failed_logins = 0,
     login_after = NULL,
     password = coalesce($3::text, password)

@@ -158,8 +158,8 @@ SELECT
     CASE WHEN password IS NOT NULL THEN '**********' END,
     max_uses,
     times_used,
-    to_char(date_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-    to_char(date_end AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+    system_timestamp_text(date_start),
+    system_timestamp_text(date_end)
 FROM system_shares
 WHERE id = $1::uuid
   AND coalesce(date_start <= now(), TRUE)

@@ -152,7 +152,7 @@ def test_a_row_policy_counts_at_once_and_refuses_rows_as_a_check_does(
     assert things.read("aggregate[count]=*").data == [{"count": 2}]
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("REVOKE INSERT ON things FROM ordinary_account")
-    assert ordinary.post("/items/things", {"name": "yes"}).codes == ["SERVICE_UNAVAILABLE"]
+    assert ordinary.post("/items/things", {"name": "yes"}).codes == ["DATABASE_RIGHTS"]
 
 
 @pytest.mark.release
@@ -163,7 +163,7 @@ def test_an_index_of_a_table_of_somebody_else_is_refused_at_once(
 ) -> None:
     monkeypatch.setattr(indexes, "LARGE_BYTES", large_bytes)
     answer = ordinary.patch("/fields/things/name", {"schema": {setting: True}})
-    assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
+    assert (answer.status, answer.codes) == (500, ["DATABASE_RIGHTS"])
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT FROM system_index_requests").fetchall() == []
         assert connection.execute("SELECT FROM system_constraint_requests").fetchall() == []
@@ -180,3 +180,29 @@ def test_a_materialized_view_without_data_is_refused_until_it_is_filled(stage: S
         assert "retry-after" not in answer.headers
     change(stage, "REFRESH MATERIALIZED VIEW unfilled")
     assert stage.admin.get("/items/unfilled").data == [{"id": 1, "name": "a"}]
+
+
+@pytest.mark.release
+def test_a_missing_right_names_table_and_privilege_to_administrators_only(
+    ordinary: Client, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    change = "REVOKE {} FROM ordinary_account"
+    permission = {"role": None, "collection": "things", "action": "create", "fields": ["*"]}
+    assert ordinary.post("/permissions", permission).status == 200
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(change.format("INSERT, DELETE ON things").encode())
+    answer = ordinary.post("/items/things", {"name": "a"})
+    assert (answer.status, answer.codes) == (500, ["DATABASE_RIGHTS"]), answer
+    assert "things; the account lacks INSERT, DELETE" in answer.errors[0]["reason"]
+    assert "Retry-After" not in answer.headers
+    assert "things; the account lacks INSERT, DELETE" in caplog.text
+    public = ordinary.bearing("").post("/items/things", {"name": "a"})
+    assert (public.status, public.codes) == (500, ["DATABASE_RIGHTS"]), public
+    assert "things" not in public.text
+
+    # A table that cannot be read is no collection.
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(change.format("SELECT ON things").encode())
+        connection.execute(b"UPDATE system_version SET structure = structure + 1")
+    names = [collection["collection"] for collection in ordinary.get("/collections").data]
+    assert "things" not in names

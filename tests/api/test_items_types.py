@@ -55,13 +55,13 @@ SENT_AND_ANSWERED = [
     ("date", '"0001-01-01"', '"0001-01-01"'),
     ("date", '"9999-12-31"', '"9999-12-31"'),
     ("time", '"00:00:00"', '"00:00:00"'),
-    ("time", '"23:59:59.999999"', '"23:59:59"'),
+    ("time", '"23:59:59.999999"', '"23:59:59.999999"'),
     ("datetime", '"0001-01-01T00:00:00"', '"0001-01-01T00:00:00"'),
-    ("datetime", '"9999-12-31T23:59:59.999999"', '"9999-12-31T23:59:59"'),
+    ("datetime", '"9999-12-31T23:59:59.999999"', '"9999-12-31T23:59:59.999999"'),
     ("datetime", '"2024-02-29T23:30:00-02:00"', '"2024-03-01T01:30:00"'),
     ("timestamp", '"0001-01-01T00:00:00Z"', '"0001-01-01T00:00:00.000Z"'),
-    ("timestamp", '"9999-12-31T23:59:59.999999Z"', '"9999-12-31T23:59:59.999Z"'),
-    ("timestamp", '"2024-02-29T23:30:00.123456+05:30"', '"2024-02-29T18:00:00.123Z"'),
+    ("timestamp", '"9999-12-31T23:59:59.999999Z"', '"9999-12-31T23:59:59.999999Z"'),
+    ("timestamp", '"2024-02-29T23:30:00.123456+05:30"', '"2024-02-29T18:00:00.123456Z"'),
     ("timestamp", '"2024-02-29T23:30:00"', '"2024-02-29T23:30:00.000Z"'),
     ("json", '"a string"', '"a string"'),
     ("json", '""', '""'),
@@ -107,7 +107,7 @@ REFUSED = [
     ("bigInteger", "9223372036854775808", "VALUE_OUT_OF_RANGE"),
     ("bigInteger", "1" + "0" * 400, "VALUE_OUT_OF_RANGE"),
     ("bigInteger", "1e400", "VALUE_OUT_OF_RANGE"),
-    ("decimal", '"Infinity"', "INVALID_PAYLOAD"),
+    ("decimal", '"infinity"', "INVALID_PAYLOAD"),
     ("decimal", "1e200000", "VALUE_OUT_OF_RANGE"),
     ("decimal", "1e-20000", "VALUE_OUT_OF_RANGE"),
     ("float", "1e309", "VALUE_OUT_OF_RANGE"),
@@ -116,13 +116,13 @@ REFUSED = [
     ("boolean", '"maybe"', "INVALID_PAYLOAD"),
     ("boolean", "2", "INVALID_PAYLOAD"),
     ("date", '"2023-02-29"', "INVALID_PAYLOAD"),
-    ("date", '"10000-01-01"', "INVALID_PAYLOAD"),
+    ("date", '"+10000-01-01"', "INVALID_PAYLOAD"),
     ("date", "20240101", "INVALID_PAYLOAD"),
     ("time", '"25:00:00"', "INVALID_PAYLOAD"),
     ("time", '"10:00:00+02:00"', "INVALID_PAYLOAD"),
     ("datetime", '"yesterday"', "INVALID_PAYLOAD"),
-    ("timestamp", '"0001-01-01T00:00:00+05:00"', "VALUE_OUT_OF_RANGE"),
-    ("timestamp", '"infinity"', "INVALID_PAYLOAD"),
+    ("timestamp", '"-004714-01-01T00:00:00Z"', "VALUE_OUT_OF_RANGE"),
+    ("timestamp", '"Infinity"', "INVALID_PAYLOAD"),
     ("json", "[" * 300 + "]" * 300, "INVALID_PAYLOAD"),
     ("csv", '["a,b"]', "INVALID_PAYLOAD"),
     ("csv", '["a",""]', "INVALID_PAYLOAD"),
@@ -260,7 +260,7 @@ def test_columns_of_types_that_the_service_cannot_make_are_read_and_written(stag
         assert (answer.codes, answer.errors[0]["field"]) == (["VALUE_OUT_OF_RANGE"], name), answer
 
 
-def test_values_that_json_does_not_have_read_as_null_or_text(stage: Stage) -> None:
+def test_values_that_json_does_not_have_read_as_texts(stage: Stage) -> None:
     stage.execute(
         "CREATE TABLE strange (id serial PRIMARY KEY, f float8, n numeric, d date, t timestamptz);"
         "INSERT INTO strange (f, n, d, t) VALUES ('NaN', 'NaN', 'infinity', '-infinity'), "
@@ -268,14 +268,19 @@ def test_values_that_json_does_not_have_read_as_null_or_text(stage: Stage) -> No
         "'0044-03-15 BC', '-infinity')"
     )
     first, second = Table(stage.admin, "strange").get().data
-    assert (first["f"], first["n"], first["d"], first["t"]) == (None, None, "infinity", None)
-    assert (second["f"], second["n"], second["d"]) == (None, None, "0044-03-15 BC")
+    assert (first["f"], first["n"], first["d"], first["t"]) == (
+        "NaN",
+        "NaN",
+        "infinity",
+        "-infinity",
+    )
+    assert (second["f"], second["n"], second["d"]) == ("-Infinity", "Infinity", "-000043-03-15")
     assert Table(stage.admin, "strange").column("d_year", "fields=year(d)&sort=year(d)") == [
         -44,
         None,
     ]
     assert Table(stage.admin, "strange").read("aggregate[sum]=n&aggregate[max]=n,f").data == [
-        {"sum": {"n": None}, "max": {"n": None, "f": None}}
+        {"sum": {"n": "NaN"}, "max": {"n": "NaN", "f": "NaN"}}
     ]
 
 
@@ -316,7 +321,7 @@ def test_a_key_of_any_type_is_created_changed_and_deleted(
 
 @pytest.mark.quick(12)
 @pytest.mark.parametrize(
-    "written", ["1_000", "１２", "٣", "0x10", "1e", "+", "1,5", "Infinity", "NaN", "1 2", ""]
+    "written", ["1_000", "１２", "٣", "0x10", "1e", "+", "1,5", "infinity", "nan", "1 2", ""]
 )
 @pytest.mark.parametrize("type_name", ["integer", "bigInteger", "float", "decimal"])
 def test_a_text_is_a_number_only_when_it_is_written_as_one(

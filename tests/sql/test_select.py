@@ -17,10 +17,9 @@ CREATE TABLE books (
 INSERT INTO books (id, title, price, out, tags) VALUES (1, 'Emma', 9.50, '1815-12-23', '["a"]');
 """
 ALL = (
-    't0."id" AS c0, t0."title"::text AS c1, CASE WHEN t0."price" - t0."price" = 0 THEN '
-    'to_json(t0."price") END AS c2, '
-    'CASE WHEN t0."weight" - t0."weight" = 0 THEN to_json(t0."weight") END AS c3, '
-    'to_char(t0."out" AT TIME ZONE \'UTC\', \'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"\') AS c4, '
+    't0."id" AS c0, t0."title"::text AS c1, to_json(t0."price") AS c2, '
+    'to_json(t0."weight") AS c3, '
+    'system_timestamp_text(t0."out") AS c4, '
     't0."tags"::json AS c5, t0."a""b%"::text AS c6'
 )
 ID = 't0."id" AS c0'
@@ -174,9 +173,8 @@ READS: list[tuple[str, str, list[object]]] = [
     (
         "aggregate[sum]=price&aggregate[max]=out",
         grouped(
-            'CASE WHEN sum(t0."price") - sum(t0."price") = 0 THEN '
-            'to_json(trim_scale(sum(t0."price"))) END AS c0, '
-            'to_char(max(t0."out") AT TIME ZONE \'UTC\', \'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"\') AS c1',
+            'to_json(trim_scale(sum(t0."price"))) AS c0, '
+            'system_timestamp_text(max(t0."out")) AS c1',
             "",
             2,
         ),

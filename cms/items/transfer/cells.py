@@ -45,6 +45,9 @@ def parse_number(text: str) -> object:
     """
     if len(text) <= MAX_SHORT_DIGITS and text.isascii() and text.isdecimal():
         return int(text)
+    # Exports have "NaN" and "Infinity" as JSON has them.
+    if text[0] == '"':
+        return parse_json(text)
     return parse_json_or_text(text)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from calendar import monthrange
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Problem, Refused, combined, invalid_query
 from cms.query.language.ast import Caller, CallerKey, Constant, Now, PlainOperand, Slot
+from cms.schema.types.date_times import present_moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ _OUT_OF_RANGE = "the moment is out of range"
 
 
 def _moment(amount: int, unit: str) -> datetime:
-    now = datetime.now(UTC)
+    now = present_moment()
     try:
         if unit in _DELTAS:
             return now + amount * _DELTAS[unit]

@@ -11,7 +11,7 @@ from cms.query.plan.count_sources import CountEstimate
 from cms.query.plan.document_paths import JsonPath, JsonPaths, json_path_key
 from cms.query.plan.links import Link
 from cms.schema.model import Collection, Field
-from cms.schema.types.field_type import FieldFunction, FieldType, Parse
+from cms.schema.types.field_type import FieldFunction, FieldType, Parse, Trait
 from cms.schema.types.json_members import JSON_MEMBER
 from cms.schema.types.numbers import INTEGER
 
@@ -61,6 +61,13 @@ class Value:
         """The type that an operand is cast to."""
         # A `real` column holds 0.1 in 32 bits, which equals only an operand rounded likewise.
         return self.type.rounded_cast or self.type.cast
+
+    def own_cast(self, trait: Trait | None) -> str:
+        """The type of operands if the column's own type compares, empty for all other values."""
+        column = self.field.column
+        if self.is_computed or column is None or trait not in self.type.own_comparisons:
+            return ""
+        return self.type.own_cast or column.cast
 
     @property
     def index_cast(self) -> str:

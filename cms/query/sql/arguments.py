@@ -91,7 +91,7 @@ def array_type(field: Field) -> str:
 def key_cast(key: Field) -> str:
     """Return the type that a key is cast to."""
     # Such a type, an enum for instance, has a cast of its own in each column.
-    if key.type.is_text_form and key.column:
+    if (key.type.is_text_form or key.type.own_comparisons) and key.column:
         return key.column.cast
     return array_type(key)
 

@@ -13,7 +13,11 @@ def alias(level: int) -> str:
 
 
 def column_of(field: Field, level: int) -> Fragment:
-    return fill(field.type.value_sql, text(f"{alias(level)}.{quoted(field.name)}"))
+    return fill(field.type.value_sql, stored_column(field, level))
+
+
+def stored_column(field: Field, level: int) -> Fragment:
+    return text(f"{alias(level)}.{quoted(field.name)}")
 
 
 def numbered_outputs(values: Iterable[Fragment]) -> list[Fragment]:

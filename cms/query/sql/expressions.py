@@ -35,7 +35,7 @@ from cms.query.plan.read_plan import (
     VisibleMembers,
 )
 from cms.query.sql import json_paths
-from cms.query.sql.columns import alias, column_of
+from cms.query.sql.columns import alias, column_of, stored_column
 from cms.query.sql.constants import text_list
 from cms.query.sql.link_keys import key_condition
 from cms.query.sql.word_templates import (
@@ -80,6 +80,13 @@ def expression(value: Value, level: int) -> Fragment:
     if value.function is None:
         return column
     return fill(value.function.sql, column)
+
+
+def compared(value: Value, level: int, trait: Trait | None) -> Fragment:
+    """Print a value for comparisons, in which some types are not what answers show."""
+    if value.own_cast(trait):
+        return masked(stored_column(value.field, level), value.when, level)
+    return expression(value, level)
 
 
 def visible_column(value: Value, level: int) -> Fragment:
@@ -204,9 +211,14 @@ def join_conditions(items: list[Fragment], operator: str, nothing: Fragment) -> 
 
 def operator_test(test: TypedTest, level: int) -> Fragment:
     operator = test.operator
-    value = expression(test.value, level)
-    cast = test.value.cast
-    if operator.operand_kind is OperandKind.LIST:
+    value = compared(test.value, level, operator.trait)
+    column = test.value.field.column
+    if operator.operand_kind is OperandKind.PATTERN and column and column.base_type == "bpchar":
+        # The text has no padding.
+        value = fill("({0})::text", value)
+    own_cast = test.value.own_cast(operator.trait)
+    cast = own_cast or test.value.cast
+    if operator.operand_kind is OperandKind.LIST and not own_cast:
         if operator.uses_index:
             cast = test.value.index_cast
         value = _same_type(value, test.value, cast)

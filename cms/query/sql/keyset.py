@@ -10,11 +10,10 @@ from cms.query.plan.bindings import Placeholder
 from cms.query.plan.read_plan import Order
 from cms.query.sql.expressions import FALSE, TRUE, join_conditions
 from cms.query.sql.sorted_values import sorted_value
+from cms.schema.types.field_type import Trait
 
 Start = Placeholder | None
 """The value of the last row in a term of the order; None is null."""
-_OWN_ORDER = ("citext", "bpchar")
-"""Types of texts with operators of their own, which a comparison with a `text` would not use."""
 
 
 def behind(order: tuple[Order, ...], starts: tuple[Start, ...]) -> Fragment:
@@ -98,9 +97,9 @@ def _bound(term: Order, start: Start) -> Fragment | None:
 def _operand(term: Order, start: Start) -> Fragment:
     assert start is not None
     column = term.value.field.column
-    if not term.value.is_computed and column is not None and column.base_type in _OWN_ORDER:
+    if not term.value.is_computed and column is not None and column.base_type == "bpchar":
         return param(start, column.cast)
-    return param(start, term.value.cast)
+    return param(start, term.value.own_cast(Trait.SORTING) or term.value.cast)
 
 
 def _may_be_null(term: Order) -> bool:

@@ -41,6 +41,7 @@ from cms.query.sql.best_first import best_first
 from cms.query.sql.clauses import conditions, direction, order_by, rows_up_to_limit, where
 from cms.query.sql.columns import alias, numbered_outputs, output_columns
 from cms.query.sql.expressions import (
+    compared,
     expression,
     json_member,
     link_condition,
@@ -49,6 +50,7 @@ from cms.query.sql.expressions import (
 from cms.query.sql.highlight import highlight_columns
 from cms.query.sql.keyset import behind
 from cms.query.sql.sorted_values import sorted_value
+from cms.schema.types.field_type import Trait
 
 _WITH_VERSION = (
     "SELECT {0}, v.structure, v.access, v.flows, r.row_exists{1} "
@@ -327,7 +329,13 @@ def aggregate(item: AggregateValue, level: int) -> Fragment:
         return text("count(*)")
     if isinstance(item.value.at, JsonPath):
         return json_paths.aggregate(item.function, json_member(item.value, item.value.at, level))
-    return fill(AGGREGATES[item.function].sql, expression(item.value, level))
+    function = AGGREGATES[item.function]
+    if item.value.own_cast(function.trait):
+        # min() and max() know few of these types, and all of them have an order.
+        order = "ASC" if item.function == "min" else "DESC"
+        shape = "(array_agg({0} ORDER BY {0} {1} NULLS LAST))[1]"
+        return fill(shape, compared(item.value, level, function.trait), text(order))
+    return fill(function.sql, expression(item.value, level))
 
 
 def aggregate_output(item: AggregateValue, level: int) -> Fragment:
@@ -339,6 +347,8 @@ def aggregate_output(item: AggregateValue, level: int) -> Fragment:
         case AggregateOutput.COUNT:
             return value
         case AggregateOutput.VALUE_OF_THE_FIELD:
+            if item.value.own_cast(Trait.ORDER):
+                value = fill(item.value.type.value_sql, value)
             return fill(item.value.field.json_sql, value)
         case AggregateOutput.NUMBER:
             return fill(item.value.field.type.sum_sql, value)

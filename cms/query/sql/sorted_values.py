@@ -5,10 +5,8 @@ from __future__ import annotations
 from cms.fragment import Fragment, concat, fill, name, optional
 from cms.query.plan.read_plan import Order
 from cms.query.sql.columns import alias
-from cms.query.sql.expressions import (
-    expression,
-    link_condition,
-)
+from cms.query.sql.expressions import compared, link_condition
+from cms.schema.types.field_type import Trait
 
 
 def sorted_value(term: Order, level: int) -> Fragment:
@@ -19,7 +17,7 @@ def sorted_value(term: Order, level: int) -> Fragment:
     # Nulls last in both directions: a list has a value as long as one of its items has one. Types
     # without min() have an order as well.
     first_value = concat(" ORDER BY 1", optional(" DESC NULLS LAST", when=term.descending))
-    value = expression(term.value, level + len(term.path))
+    value = compared(term.value, level + len(term.path), Trait.SORTING)
     # From the end of the path inwards: each sub-select stands inside that of the step before it.
     for index, step in reversed(list(enumerate(term.path))):
         table = concat(name(step.link.target), f" AS {alias(level + index + 1)}")

@@ -24,7 +24,20 @@ from cms.schema.types.numbers import (
     SMALL_INTEGER,
 )
 from cms.schema.types.structures import BINARY, GEOMETRIES, GEOMETRY, JSON, LIST, TEXT_JSON
-from cms.schema.types.texts import CSV, ENUM, HASH, INET, OPAQUE, STRING, TEXT, UNKNOWN, UUID
+from cms.schema.types.texts import (
+    BITS,
+    CITEXT,
+    CSV,
+    ENUM,
+    HASH,
+    INET,
+    OPAQUE,
+    ORDERED,
+    STRING,
+    TEXT,
+    UNKNOWN,
+    UUID,
+)
 from cms.text_shapes import MASK
 
 MASKED_SQL = f"CASE WHEN {{0}} IS NOT NULL THEN '{MASK}' END"
@@ -70,7 +83,19 @@ _ALL = (
     GEOMETRY,
     *GEOMETRIES,
 )
-VARIANTS = (SMALL_INTEGER, REAL, NUMERIC_BOOLEAN, TEXT_JSON, LIST, INET, OPAQUE, ENUM)
+VARIANTS = (
+    SMALL_INTEGER,
+    REAL,
+    NUMERIC_BOOLEAN,
+    TEXT_JSON,
+    LIST,
+    CITEXT,
+    ORDERED,
+    BITS,
+    INET,
+    OPAQUE,
+    ENUM,
+)
 """Types that have the name of another one for clients, and differ in their columns only."""
 
 TYPES: Mapping[str, FieldType] = MappingProxyType(

@@ -5,109 +5,261 @@ Moments of the service ($NOW, date-created) are datetimes in UTC; clients send m
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, date, datetime, time
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time
 from operator import attrgetter
-from typing import TypeVar
+from typing import Any, NamedTuple
 
-from cms.schema.types.field_type import FieldFunction, FieldType, OutOfRange, Trait, comparing
+from cms.schema.types.field_type import FieldFunction, FieldType, OutOfRange, Trait
 
-M = TypeVar("M", date, time, datetime)
+Functions = Mapping[str, FieldFunction]
+
+# The calendar repeats itself after so many years, days of the week included.
+_CYCLE = 400
+# ISO 8601 writes -000043-03-15 and +012024-01-01, PostgreSQL 0044-03-15 BC and 12024-01-01.
+_OTHER_YEAR = re.compile(r"([+-][0-9]{6,7}|[0-9]{4,7})(-.*?)( BC)?")
+_NO_DATE = "it must be a date, YYYY-MM-DD"
+_NO_TIME = "it must be a time, HH:MM:SS"
+_NO_DATETIME = "it must be a date and time, YYYY-MM-DDTHH:MM:SS"
+_NO_TIMESTAMP = "it must be an ISO 8601 timestamp"
+
+
+class CalendarMoment(NamedTuple):
+    """A date or moment of any year, in the order of time, with the parts that functions return.
+
+    Python knows the years 1 to 9999. A moment of another year is `cycle` times 400 years after
+    `shifted`, which is in the first or last 400 of those years.
+    """
+
+    cycle: float
+    shifted: datetime
+
+    @property
+    def year(self) -> int:
+        """The year as PostgreSQL counts: before the year 1 comes -1."""
+        return _historical(self.shifted.year + _CYCLE * int(self.cycle))
+
+    @property
+    def iso_week(self) -> int:
+        return self.shifted.isocalendar().week
+
+    @property
+    def weekday(self) -> int:
+        """The day of the week; Sunday is 0."""
+        return self.shifted.isoweekday() % 7
+
+    @property
+    def iso_year(self) -> int:
+        """The year that the week belongs to, which may be another than that of its days."""
+        return _historical(self.shifted.isocalendar().year + _CYCLE * int(self.cycle))
+
+
+class TimeOfDay(NamedTuple):
+    """A time of a day, up to 24:00, which Python does not know."""
+
+    hour: int
+    minute: int
+    second: int
+    microsecond: int
+
+
+_ENDLESS = {
+    "infinity": CalendarMoment(math.inf, datetime.max),
+    "-infinity": CalendarMoment(-math.inf, datetime.min),
+}
+# What columns hold; a Julian day counts from November 24 of 4714 BC.
+_FIRST = CalendarMoment(-12, datetime(87, 11, 24))
+_LAST = CalendarMoment(711, datetime(9876, 12, 31, 23, 59, 59, 999_999))
+_LAST_DAY = CalendarMoment(14_663, datetime(9697, 12, 31))
+_END_OF_DAY = re.compile(r"24:00(:00(\.0+)?)?")
+
+
+def _historical(iso_year: int) -> int:
+    return iso_year if iso_year > 0 else iso_year - 1
+
+
+def present_moment() -> datetime:
+    """Return the present moment in UTC with milliseconds, as JavaScript knows moments."""
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
 def parse_date(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.date().isoformat()
-    return _moment(value, "it must be a date, YYYY-MM-DD", date.fromisoformat).isoformat()
+    day = _date(value)
+    return _endless_text(day) or _with_era(day, day.shifted.date().isoformat())
 
 
 def parse_time(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.time().isoformat()
-    moment = _moment(value, "it must be a time, HH:MM:SS", time.fromisoformat)
-    if moment.tzinfo is not None:
-        raise ValueError("it must be a time without a zone")
-    return moment.isoformat()
+    hour, minute, second, microsecond = _time(value)
+    if hour == 24:
+        return "24:00:00"
+    return time(hour, minute, second, microsecond).isoformat()
 
 
 def parse_datetime(value: object) -> str:
     """Take ISO 8601; a value with a zone, as JavaScript sends it, is converted to UTC."""
-    reason = "it must be a date and time, YYYY-MM-DDTHH:MM:SS"
-    moment = _moment(value, reason, datetime.fromisoformat)
-    return _in_utc(moment).replace(tzinfo=None).isoformat()
+    moment = _datetime(value)
+    return _endless_text(moment) or _with_era(moment, moment.shifted.isoformat())
 
 
 def parse_timestamp(value: object) -> str:
     """Take ISO 8601; a value without a zone is UTC."""
-    moment = _moment(value, "it must be an ISO 8601 timestamp", datetime.fromisoformat)
-    return _in_utc(moment).isoformat()
+    moment = _timestamp(value)
+    return _endless_text(moment) or _with_era(moment, moment.shifted.isoformat() + "+00:00")
 
 
-def _in_utc(moment: datetime) -> datetime:
+def _date(value: object) -> CalendarMoment:
+    if isinstance(value, datetime):
+        value = value.date().isoformat()
+    return _moment(value, _NO_DATE, date.fromisoformat, _LAST_DAY)
+
+
+def _datetime(value: object) -> CalendarMoment:
+    return _moment(value, _NO_DATETIME, datetime.fromisoformat, _LAST)
+
+
+def _timestamp(value: object) -> CalendarMoment:
+    return _moment(value, _NO_TIMESTAMP, datetime.fromisoformat, _LAST)
+
+
+def _time(value: object) -> TimeOfDay:
+    if isinstance(value, datetime):
+        value = value.time().isoformat()
+    if not isinstance(value, str):
+        raise ValueError(_NO_TIME)
+    if _END_OF_DAY.fullmatch(value):
+        return TimeOfDay(24, 0, 0, 0)
     try:
-        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
-    except OverflowError:
-        raise OutOfRange from None
+        moment = time.fromisoformat(value)
+    except ValueError:
+        raise ValueError(_NO_TIME) from None
+    if moment.tzinfo is not None:
+        raise ValueError("it must be a time without a zone")
+    return TimeOfDay(moment.hour, moment.minute, moment.second, moment.microsecond)
 
 
-def _moment(value: object, reason: str, parse: Callable[[str], M]) -> M:
+def _moment(
+    value: object, reason: str, parse: Callable[[str], date], last: CalendarMoment
+) -> CalendarMoment:
+    """Return a moment in UTC; `parse` reads one of the years 1 to 9999."""
     if isinstance(value, datetime):
         value = value.isoformat()
     if not isinstance(value, str):
         raise ValueError(reason)
+    if value in _ENDLESS:
+        return _ENDLESS[value]
+    cycle = 0
+    # Nearly all years have four digits.
+    if value[4:5] != "-" or value.endswith(" BC"):
+        value, cycle = _of_usual_year(value)
     try:
-        return parse(value)
+        read = parse(value)
     except ValueError:
         raise ValueError(reason) from None
+    if not isinstance(read, datetime):
+        read = datetime(read.year, read.month, read.day)
+    return _in_range(_in_utc(read, cycle), last)
 
 
-def _utc_moment(literal: str) -> object:
+def _of_usual_year(text: str) -> tuple[str, int]:
+    """Return a text of another year as one of a year far from the ends of Python's, and its cycle.
+
+    Other texts are returned as they are.
+    """
+    match = _OTHER_YEAR.fullmatch(text)
+    if match is None:
+        return text, 0
+    iso_year = 1 - int(match[1]) if match[3] else int(match[1])
+    cycle, year = divmod(iso_year, _CYCLE)
+    return f"{year + _CYCLE:04}{match[2]}", cycle - 1
+
+
+def _in_utc(moment: datetime, cycle: int) -> CalendarMoment:
+    if moment.tzinfo is not None and moment.tzinfo is not UTC:
+        # The offset may lead beyond the years that Python knows.
+        if moment.year in (MINYEAR, MAXYEAR):
+            shift = 1 if moment.year == MINYEAR else -1
+            moment = moment.replace(year=moment.year + shift * _CYCLE)
+            cycle -= shift
+        moment = moment.astimezone(UTC)
+    moment = moment.replace(tzinfo=None)
+    if cycle == 0:
+        return CalendarMoment(0, moment)
+    return _of_year(moment.year + _CYCLE * cycle, moment)
+
+
+def _of_year(year: int, moment: datetime) -> CalendarMoment:
+    """Return the moment of another ISO year, which has the same calendar."""
+    if MINYEAR <= year <= MAXYEAR:
+        return CalendarMoment(0, moment.replace(year=year))
+    first = MINYEAR if year < MINYEAR else MAXYEAR + 1 - _CYCLE
+    cycle, years = divmod(year - first, _CYCLE)
+    return CalendarMoment(cycle, moment.replace(year=first + years))
+
+
+def _in_range(moment: CalendarMoment, last: CalendarMoment) -> CalendarMoment:
+    if moment.cycle and not _FIRST <= moment <= last:
+        raise OutOfRange
+    return moment
+
+
+def _endless_text(moment: CalendarMoment) -> str:
+    if math.isfinite(moment.cycle):
+        return ""
+    return "infinity" if moment.cycle > 0 else "-infinity"
+
+
+def _with_era(moment: CalendarMoment, text: str) -> str:
+    """Return the text of a moment, made of `shifted`, as PostgreSQL reads it."""
+    if not moment.cycle:
+        return text
+    year = moment.year
+    if year > 0:
+        return f"{year}{text[4:]}"
+    return f"{-year:04}{text[4:]} BC"
+
+
+def _shown_default(literal: str) -> object:
     moment = datetime.fromisoformat(literal).astimezone(UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    timespec = "microseconds" if moment.microsecond % 1000 else "milliseconds"
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
-def _iso_year(day: date) -> int:
-    return day.isocalendar().year
+def _part(name: str) -> Callable[[CalendarMoment], int | None]:
+    own = attrgetter(name if hasattr(CalendarMoment, name) else f"shifted.{name}")
+    return lambda moment: own(moment) if math.isfinite(moment.cycle) else None
 
 
-def _iso_week(day: date) -> int:
-    return day.isocalendar().week
-
-
-def _weekday(day: date) -> int:
-    # isoweekday() counts from Monday 1 to Sunday 7; PostgreSQL's DOW has Sunday as 0.
-    return day.isoweekday() % 7
-
-
-def _date_functions(source: str) -> dict[str, FieldFunction]:
+def _date_functions(source: str) -> Functions:
     # The year of infinity is infinity, which is no integer; its other parts are null.
     year = f"CASE WHEN isfinite({{0}}) THEN EXTRACT({{part}} FROM {source})::integer END"
     return {
-        "year": FieldFunction(year.replace("{part}", "YEAR"), attrgetter("year")),
+        "year": FieldFunction(year.replace("{part}", "YEAR"), _part("year")),
         # The year that a week belongs to, which may be another than that of its days.
-        "isoyear": FieldFunction(year.replace("{part}", "ISOYEAR"), _iso_year),
-        "month": FieldFunction(f"EXTRACT(MONTH FROM {source})::integer", attrgetter("month")),
-        "week": FieldFunction(f"EXTRACT(WEEK FROM {source})::integer", _iso_week),
-        "day": FieldFunction(f"EXTRACT(DAY FROM {source})::integer", attrgetter("day")),
+        "isoyear": FieldFunction(year.replace("{part}", "ISOYEAR"), _part("iso_year")),
+        "month": FieldFunction(f"EXTRACT(MONTH FROM {source})::integer", _part("month")),
+        "week": FieldFunction(f"EXTRACT(WEEK FROM {source})::integer", _part("iso_week")),
+        "day": FieldFunction(f"EXTRACT(DAY FROM {source})::integer", _part("day")),
         # Sunday is weekday 0.
-        "weekday": FieldFunction(f"EXTRACT(DOW FROM {source})::integer", _weekday),
+        "weekday": FieldFunction(f"EXTRACT(DOW FROM {source})::integer", _part("weekday")),
     }
 
 
-def _time_functions(source: str) -> dict[str, FieldFunction]:
+def _time_functions(source: str, call: Callable[[str], Callable[[Any], int | None]]) -> Functions:
     # A cast would round 59.9 to second 60, which no minute has.
     second = f"trunc(EXTRACT(SECOND FROM {source}))::integer"
     return {
-        "hour": FieldFunction(f"EXTRACT(HOUR FROM {source})::integer", attrgetter("hour")),
-        "minute": FieldFunction(f"EXTRACT(MINUTE FROM {source})::integer", attrgetter("minute")),
-        "second": FieldFunction(second, attrgetter("second")),
+        "hour": FieldFunction(f"EXTRACT(HOUR FROM {source})::integer", call("hour")),
+        "minute": FieldFunction(f"EXTRACT(MINUTE FROM {source})::integer", call("minute")),
+        "second": FieldFunction(second, call("second")),
     }
 
 
 # Parts are those of the moment in UTC, wherever server and client are.
 _IN_UTC = "{0} AT TIME ZONE 'UTC'"
 _DATE_FUNCTIONS = _date_functions("{0}")
-_TIME_FUNCTIONS = _time_functions("{0}")
 _MOMENT_TRAITS = frozenset({Trait.NULL, Trait.EQUALITY, Trait.ORDER, Trait.SORTING})
 # `cast-timestamp` and `cast-datetime` do nothing: Directus writes them into the records of its
 # fields.
@@ -117,10 +269,10 @@ DATE = FieldType(
     name="date",
     traits=_MOMENT_TRAITS,
     parse=parse_date,
-    comparable=comparing(parse_date, date.fromisoformat),
+    comparable=_date,
     functions=_DATE_FUNCTIONS,
     cast="date",
-    json_sql="{0}::text",
+    json_sql="system_date_text({0})",
     json_schema={"type": "string", "format": "date"},
     base_types=("date",),
     markers=_MOMENT_MARKERS,
@@ -131,11 +283,10 @@ TIME = FieldType(
     name="time",
     traits=_MOMENT_TRAITS,
     parse=parse_time,
-    comparable=comparing(parse_time, time.fromisoformat),
-    functions=_TIME_FUNCTIONS,
+    comparable=_time,
+    functions=_time_functions("{0}", attrgetter),
     cast="time",
-    # Seconds without their fractions, as clients of such fields expect.
-    json_sql="to_char({0}, 'HH24:MI:SS')",
+    json_sql="system_time_text({0})",
     json_schema={"type": "string", "examples": ["13:45:00"]},
     base_types=("time",),
     markers=_MOMENT_MARKERS,
@@ -146,11 +297,11 @@ DATETIME = FieldType(
     name="datetime",
     traits=_MOMENT_TRAITS,
     parse=parse_datetime,
-    comparable=comparing(parse_datetime, datetime.fromisoformat),
+    comparable=_datetime,
     read_default=parse_datetime,
-    functions={**_DATE_FUNCTIONS, **_TIME_FUNCTIONS},
+    functions={**_DATE_FUNCTIONS, **_time_functions("{0}", _part)},
     cast="timestamp",
-    json_sql="to_char({0}, 'YYYY-MM-DD\"T\"HH24:MI:SS')",
+    json_sql="system_datetime_text({0})",
     json_schema={"type": "string", "examples": ["2025-01-31T13:45:00"]},
     base_types=("timestamp",),
     markers=_MOMENT_MARKERS,
@@ -161,11 +312,11 @@ TIMESTAMP = FieldType(
     name="timestamp",
     traits=_MOMENT_TRAITS,
     parse=parse_timestamp,
-    comparable=comparing(parse_timestamp, datetime.fromisoformat),
-    read_default=_utc_moment,
-    functions={**_date_functions(_IN_UTC), **_time_functions(_IN_UTC)},
+    comparable=_timestamp,
+    read_default=_shown_default,
+    functions={**_date_functions(_IN_UTC), **_time_functions(_IN_UTC, _part)},
     cast="timestamptz",
-    json_sql="to_char({0} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')",
+    json_sql="system_timestamp_text({0})",
     json_schema={"type": "string", "format": "date-time"},
     base_types=("timestamptz",),
     markers=_MOMENT_MARKERS,

@@ -213,7 +213,7 @@ class FieldType:
     document_sql: str = "{0}"
     """The document into which paths of a JSON field lead."""
     sum_sql: str = "to_json(trim_scale({0}))"
-    """How answers show sums and averages. JSON has no NaN and no infinity."""
+    """How answers show sums and averages."""
     # Keys of many-to-any relations and of the history are texts; a text that does not match is the
     # key of nothing, and its cast would fail the whole statement.
     key_pattern: str | None = None
@@ -228,6 +228,10 @@ class FieldType:
     """The special markers that fit this type but not every type."""
     is_text_form: bool = False
     """Whether clients read and write the text of a type that only PostgreSQL knows."""
+    own_comparisons: frozenset[Trait] = frozenset()
+    """What compares values as PostgreSQL does for the column's type, and not as texts."""
+    own_cast: str = ""
+    """The type of operands of such comparisons where it is not the column's."""
     has_equality: bool = True
     """Whether PostgreSQL can compare values for equality; otherwise their texts are compared."""
     is_kept_in_history: bool = True

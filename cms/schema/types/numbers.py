@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from functools import total_ordering
 from types import MappingProxyType
+from typing import Any
 
 from cms import jsontext
 from cms.digits import decimal_of
@@ -17,6 +19,7 @@ from cms.schema.types.field_type import (
     FastPath,
     FieldType,
     OutOfRange,
+    Parse,
     RangeTest,
     RangeTestOf,
     Search,
@@ -36,6 +39,7 @@ _ROUNDS_TO_INFINITY = 3.4028235677973366e38
 _ROUNDS_TO_ZERO = 7.006492321624085e-46
 """The largest number that rounds to zero in single precision."""
 _MAX_SCALE = 1_000
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _NO_NUMBER = "it must be a number"
 _NO_WHOLE_NUMBER = "it must be a whole number"
 _BOOLEANS = MappingProxyType({"true": "true", "1": "true", "false": "false", "0": "false"})
@@ -58,6 +62,8 @@ def parse_integer(value: object) -> str:
 
 def parse_float(value: object) -> str:
     """Take a number that double precision can hold, neither too large nor too near to zero."""
+    if value in _NOT_FINITE:
+        return str(value)
     number = _number(value, _NO_NUMBER)
     nearest = float(number)
     if math.isinf(nearest) or (nearest == 0 and number != 0):
@@ -75,6 +81,8 @@ def parse_real(value: object) -> str:
 
 def parse_decimal(value: object) -> str:
     """Take a number that a numeric without a precision can hold, with all its digits."""
+    if value in _NOT_FINITE:
+        return str(value)
     number = _number(value, _NO_NUMBER)
     # Zero is written without its exponent, which may be out of PostgreSQL's range.
     if not number:
@@ -127,6 +135,8 @@ def single_precision_range(precision: int | None, scale: int | None) -> RangeTes
 
 
 def _fits_single_precision(text: str) -> bool:
+    if text in _NOT_FINITE:
+        return True
     size = abs(float(text))
     return size == 0 or _ROUNDS_TO_ZERO < size < _ROUNDS_TO_INFINITY
 
@@ -157,6 +167,28 @@ def numeric_range(precision: int | None, scale: int | None) -> RangeTest | None:
 def _single_precision(text: str) -> float:
     # Packed into four bytes and back: as the column holds it.
     return float(struct.unpack("f", struct.pack("f", float(text)))[0])
+
+
+@total_ordering
+class _NotANumber:
+    """NaN in PostgreSQL's order: it equals itself, and is greater than all numbers."""
+
+    def __eq__(self, other: object) -> bool:
+        return other is self
+
+    def __gt__(self, other: object) -> bool:
+        return other is not self
+
+    def __hash__(self) -> int:
+        return 0
+
+
+_NAN = _NotANumber()
+
+
+def _comparable(parse: Parse, convert: Callable[[str], Any]) -> Callable[[object], Any]:
+    """Return a function that converts what `parse` returns to a number, or to NaN."""
+    return comparing(parse, lambda text: _NAN if text == "NaN" else convert(text))
 
 
 def _is_true(text: str) -> bool:
@@ -197,8 +229,8 @@ _NUMBER_TRAITS = frozenset(
 )
 _NUMBER_MARKERS = frozenset({"cast-boolean"})
 _JSON_NUMBER = {"type": "number"}
-# JSON has no NaN and no infinity: their difference with themselves is not 0, and they become null.
-_FINITE = "CASE WHEN {0} - {0} = 0 THEN to_json({0}) END"
+# JSON has no NaN and no infinity: to_json makes texts of them.
+_NUMBER_OR_TEXT = "to_json({0})"
 
 
 def _whole_numbers_below(limit: int) -> dict[str, object]:
@@ -249,14 +281,14 @@ FLOAT = FieldType(
     name="float",
     traits=_NUMBER_TRAITS,
     parse=parse_float,
-    comparable=comparing(parse_float, float),
+    comparable=_comparable(parse_float, float),
     read_default=jsontext.loads_stored,
     cell=Cell.NUMBER,
     search=Search.EQUAL,
     cast="double precision",
-    json_sql=_FINITE,
+    json_sql=_NUMBER_OR_TEXT,
     json_schema=_JSON_NUMBER,
-    sum_sql=_FINITE,
+    sum_sql=_NUMBER_OR_TEXT,
     base_types=("float8",),
     markers=_NUMBER_MARKERS,
     column_sql="double precision",
@@ -264,7 +296,7 @@ FLOAT = FieldType(
 REAL = replace(
     FLOAT,
     range_test=single_precision_range,
-    comparable=comparing(parse_float, _single_precision),
+    comparable=_comparable(parse_float, _single_precision),
     # A column of single precision equals only operands that are rounded in the same way.
     rounded_cast="real",
     parse_rounded=parse_real,
@@ -276,15 +308,14 @@ DECIMAL = FieldType(
     traits=_NUMBER_TRAITS,
     parse=parse_decimal,
     range_test=numeric_range,
-    comparable=comparing(parse_decimal, Decimal),
+    comparable=_comparable(parse_decimal, Decimal),
     read_default=jsontext.loads_stored,
     cell=Cell.NUMBER,
     search=Search.EQUAL,
     size=ValueSize.DIGITS,
     cast="numeric",
-    json_sql=_FINITE,
+    json_sql=_NUMBER_OR_TEXT,
     json_schema=_JSON_NUMBER,
-    sum_sql="CASE WHEN {0} - {0} = 0 THEN to_json(trim_scale({0})) END",
     base_types=("numeric",),
     markers=_NUMBER_MARKERS,
     column_sql="numeric",

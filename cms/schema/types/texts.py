@@ -121,9 +121,14 @@ TEXT = FieldType(
     json_sql="{0}::text",
     # Every text can be cast to text.
     key_pattern="",
-    base_types=("text", "citext"),
+    base_types=("text",),
     markers=_ID_MARKERS | TEXT_MARKERS,
     column_sql="text",
+)
+_OWN_COMPARISONS = frozenset({Trait.EQUALITY, Trait.ORDER, Trait.SORTING})
+# Its own operators ignore case.
+CITEXT = replace(
+    TEXT, write_sql="{0}::{1}", base_types=("citext",), own_comparisons=_OWN_COMPARISONS
 )
 STRING = replace(
     TEXT,
@@ -189,6 +194,8 @@ HASH = FieldType(
 UNKNOWN = replace(
     TEXT,
     name="unknown",
+    # Their texts have another order than the values.
+    traits=_TEXT_TRAITS - {Trait.ORDER},
     parse=parse_unknown,
     fast_path=None,
     write_sql="{0}::{1}",
@@ -200,8 +207,38 @@ UNKNOWN = replace(
     column_sql="",
     is_known=False,
 )
-INET = replace(
+ORDERED = replace(
     UNKNOWN,
+    traits=_TEXT_TRAITS,
+    own_comparisons=_OWN_COMPARISONS,
+    base_types=(
+        "money",
+        "interval",
+        "timetz",
+        "cidr",
+        "macaddr",
+        "macaddr8",
+        "name",
+        "oid",
+        "pg_lsn",
+        "int4range",
+        "int8range",
+        "numrange",
+        "tsrange",
+        "tstzrange",
+        "daterange",
+        "int4multirange",
+        "int8multirange",
+        "nummultirange",
+        "tsmultirange",
+        "tstzmultirange",
+        "datemultirange",
+    ),
+)
+# A cast to bit(3) would fill up an operand that is shorter.
+BITS = replace(ORDERED, base_types=("bit", "varbit"), own_cast="varbit")
+INET = replace(
+    ORDERED,
     # A cast to text would add a mask to the address.
     value_sql="abbrev({0})",
     base_types=("inet",),
@@ -217,6 +254,7 @@ ENUM = replace(
     value_sql="{0}::text",
     base_types=(),
     is_text_form=True,
+    own_comparisons=frozenset({Trait.ORDER, Trait.SORTING}),
     has_equality=False,
     is_kept_in_history=False,
 )

@@ -21,6 +21,7 @@ from cms.query.sql.arguments import ArgumentSlots, FlowsByVerb
 from cms.query.sql.arrays import array
 from cms.schema.model import Collection, Field
 from cms.schema.payload import RowValues
+from cms.schema.types.field_type import Trait
 
 _TYPES_OF_ONE_TEXT = frozenset({"integer", "bigInteger", "string", "text", "uuid"})
 """Types whose values PostgreSQL writes as they are here once they are parsed."""
@@ -207,9 +208,11 @@ def has_one_text(field: Field) -> bool:
     """Tell whether equal values of a field have one text, whoever writes it.
 
     A decimal may be 1 or 1.00, a timestamp has its own form in answers, and there are collations
-    that ignore case.
+    and types that ignore case.
     """
     if field.column is not None and field.column.is_nondeterministic:
+        return False
+    if Trait.EQUALITY in field.type.own_comparisons:
         return False
     return field.type.name in _TYPES_OF_ONE_TEXT
 
