@@ -98,8 +98,8 @@ class Builder:
     relations: list[Json]
 
     def collection(self, name: str, *, is_folder: bool = False, **meta: object) -> None:
-        schema: Json | None = {"name": name}
-        if self.release.is_old and schema is not None:
+        schema: Any = {"name": name}
+        if self.release.is_old:
             schema |= {
                 "postgres": {"schema": "public", "comment": None},
                 "sqlite3": {"sql": f"CREATE TABLE `{name}` (`id` integer)"},
@@ -176,7 +176,7 @@ class Builder:
             }
         )
 
-    def key(self, collection: str, type_name: str, name: str = "id", **schema: object) -> None:
+    def key(self, collection: str, type_name: str, name: str = "id", **schema: Any) -> None:
         self.field(
             collection,
             name,
@@ -215,7 +215,7 @@ class Builder:
         self.relation(collection, field, related, schema, **meta)
 
     def relation(
-        self, collection: str, field: str, related: str | None, schema: Json | None, **meta: object
+        self, collection: str, field: str, related: str | None, schema: Json | None, **meta: Any
     ) -> None:
         record: Json = {
             "junction_field": None,
@@ -262,7 +262,7 @@ def directus_snapshot(version: str, vendor: str) -> Json:
 
 def _add_articles(builder: Builder) -> None:
     vendor = builder.release.vendor
-    archive = {"archive_value": "archived", "unarchive_value": "draft", "sort_field": "sort"}
+    archive: Json = {"archive_value": "archived", "unarchive_value": "draft", "sort_field": "sort"}
     builder.collection(
         "articles", group="blog", archive_field="status", display_template="{{title}}", **archive
     )
@@ -274,7 +274,7 @@ def _add_articles(builder: Builder) -> None:
     builder.field("articles", "views", "bigInteger", default_value=0)
     builder.field("articles", "body", "text")
     builder.field("articles", "rating", "float")
-    sizes = {"numeric_precision": 10, "numeric_scale": 5}
+    sizes: Json = {"numeric_precision": 10, "numeric_scale": 5}
     builder.field("articles", "price", "decimal", default_value="1.50000", **sizes)
     former = builder.release.is_old
     builder.field(

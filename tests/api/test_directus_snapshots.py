@@ -155,7 +155,7 @@ def test_what_an_apply_would_refuse_is_refused_by_the_diff(
     document[section].append(record)
     answer = api.post("/schema/diff", document)
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
-    assert record.get("field", record["collection"]) in str(answer.errors[0]) or (
+    assert str(record.get("field", record["collection"])) in str(answer.errors[0]) or (
         answer.errors[0]["field"].startswith("collections[site]")
     )
 

@@ -266,7 +266,7 @@ def test_a_rule_follows_renamed_fields_and_shows_nothing_without_them(stage: Sta
 def test_a_rule_of_values_follows_nothing(admin: Client) -> None:
     body = {"collection": "tags", "action": "create", "fields": ["*"], "validation": {TAGS: {}}}
     assert admin.post("/permissions", body).status == 422
-    meta = {"meta": {"validation": {TAGS: {}}}}
+    meta: dict[str, Any] = {"meta": {"validation": {TAGS: {}}}}
     assert admin.patch("/fields/tags/name", meta).status == 400
 
 

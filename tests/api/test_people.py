@@ -434,7 +434,7 @@ def test_the_permissions_of_a_new_role_with_app_access_are_made_in_one_call(
     stage: Stage, admin: Client
 ) -> None:
     role = new_role(stage, app_access=True)
-    base = {"role": role, "permissions": {}, "validation": None, "presets": None}
+    base: dict[str, object] = {"role": role, "permissions": {}, "validation": None, "presets": None}
     owned = ("system_files", "system_dashboards", "system_panels", "system_folders")
     permissions: list[dict[str, object]] = [
         {**base, "collection": collection, "action": action, "fields": "*"}
