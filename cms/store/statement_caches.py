@@ -1,8 +1,9 @@
-"""Caches of finished statements, bounded by the length of their texts."""
+"""Caches of finished statements, bounded by their texts and by what their keys hold."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import fields, is_dataclass
 from typing import NamedTuple
 
 from cachebox import LRUCache
@@ -13,7 +14,10 @@ from cms.query.sql.statement import Statement
 
 MAX_STATEMENTS = 2_000
 MAX_STATEMENT_CHARACTERS = 8_000_000
-"""Characters of all cached statements: one with many relations is as long as hundreds of others."""
+"""Weight of all cached statements: one with many relations is as long as hundreds of others."""
+
+_WEIGHT_OF_AN_OBJECT = 50
+"""What a value weighs beside its characters, as so many bytes of memory."""
 
 
 class CachedStatement(NamedTuple):
@@ -33,14 +37,27 @@ StatementCache = LRUCache[Hashable, CachedStatement]
 
 def statement_cache() -> StatementCache:
     """Return an empty cache of statements."""
-    return LRUCache(MAX_STATEMENT_CHARACTERS, getsizeof=lambda _, cached: _weight(cached.statement))
+    return LRUCache(MAX_STATEMENT_CHARACTERS, getsizeof=_weight)
 
 
-def _weight(statement: Statement) -> int:
-    """Return the share of the cache that a statement takes.
+def _weight(key: Hashable, cached: CachedStatement) -> int:
+    """Return the share of the cache that a statement takes, with its key and its literals.
 
     The weight of a short one is so high that at most `MAX_STATEMENTS` stay. One that is longer than
     the cache weighs as much as all of it, or the cache would not take it.
     """
     lowest_weight = MAX_STATEMENT_CHARACTERS // MAX_STATEMENTS
-    return min(max(len(statement.text), lowest_weight), MAX_STATEMENT_CHARACTERS)
+    weight = len(cached.statement.text) + weight_of(key) + weight_of(cached.literals)
+    return min(max(weight, lowest_weight), MAX_STATEMENT_CHARACTERS)
+
+
+def weight_of(value: object) -> int:
+    """Return about how much memory a value takes, with all that it consists of."""
+    if isinstance(value, str | bytes):
+        return _WEIGHT_OF_AN_OBJECT + len(value)
+    parts: tuple[object, ...] = ()
+    if isinstance(value, tuple | frozenset):
+        parts = tuple(value)
+    elif is_dataclass(value):
+        parts = tuple(getattr(value, field.name) for field in fields(value))
+    return _WEIGHT_OF_AN_OBJECT + sum(map(weight_of, parts))
