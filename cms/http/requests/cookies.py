@@ -154,7 +154,8 @@ def cookie_value(request: falcon.Request, name: str) -> str | None:
     Falcon reads escapes, which takes Python quadratic time (CVE-2024-7592).
     """
     # A browser with two cookies of one name sends the one with the longer path first.
-    for cookie in request.env.get("HTTP_COOKIE", "").split(";"):
+    header: str = request.env.get("HTTP_COOKIE", "")
+    for cookie in header.split(";"):
         sent_name, _, value = cookie.partition("=")
         if sent_name.strip() == name:
             return value.strip().strip('"')
