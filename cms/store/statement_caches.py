@@ -16,8 +16,8 @@ MAX_STATEMENTS = 2_000
 MAX_STATEMENT_CHARACTERS = 8_000_000
 """Weight of all cached statements: one with many relations is as long as hundreds of others."""
 
-_WEIGHT_OF_A_VALUE = 10
-"""What a value weighs beside its characters: an object in memory."""
+_WEIGHT_OF_AN_OBJECT = 50
+"""What a value weighs beside its characters, as so many bytes of memory."""
 
 
 class CachedStatement(NamedTuple):
@@ -52,12 +52,12 @@ def _weight(key: Hashable, cached: CachedStatement) -> int:
 
 
 def weight_of(value: object) -> int:
-    """Return the characters of the texts that a value holds, with something for each part."""
+    """Return about how much memory a value takes, with all that it consists of."""
     if isinstance(value, str | bytes):
-        return len(value) + _WEIGHT_OF_A_VALUE
+        return _WEIGHT_OF_AN_OBJECT + len(value)
+    parts: tuple[object, ...] = ()
     if isinstance(value, tuple | frozenset):
-        return _WEIGHT_OF_A_VALUE + sum(map(weight_of, value))
-    if is_dataclass(value):
-        parts = [weight_of(getattr(value, part.name)) for part in fields(value)]
-        return _WEIGHT_OF_A_VALUE + sum(parts)
-    return _WEIGHT_OF_A_VALUE
+        parts = tuple(value)
+    elif is_dataclass(value):
+        parts = tuple(getattr(value, field.name) for field in fields(value))
+    return _WEIGHT_OF_AN_OBJECT + sum(map(weight_of, parts))

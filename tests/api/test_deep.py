@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.client import Client
@@ -30,7 +32,18 @@ def test_deep_takes_fields_that_lead_somewhere(people: Table, form: str) -> None
         "more][nothing][_sort",
         "staff][name][_limit",
         "nothing",
+        "*][_limit",
+        "boss][*][_limit",
     ):
         assert people.api.get(f"{people.path}{form}&deep[{key}]=1").codes == ["INVALID_QUERY"], key
     for key in ("staff][_limit", "boss][staff][_limit"):
         assert people.api.get(f"{people.path}{form}&deep[{key}]=1").status == 200, key
+
+
+@pytest.mark.parametrize("deep", [{"*": {}}, {"*": {"*": {}}}, {"boss": {"*": {"_limit": 1}}}])
+def test_deep_takes_no_star(people: Table, deep: object) -> None:
+    for fields in ("*", "id", "*.*"):
+        answer = people.api.search(people.path, {"fields": fields, "deep": deep})
+        assert answer.codes == ["INVALID_QUERY"]
+        assert "*" in answer.errors[0]["reason"]
+        assert people.api.get(people.path, fields=fields, deep=json.dumps(deep)).status == 400

@@ -10,7 +10,8 @@ import pytest
 
 from tests.api.test_refused_values import error_of
 from tests.client import Client
-from tests.things import Table, field
+from tests.counted_calls import counted_calls
+from tests.things import Table, field, table
 
 THINGS = (
     field("name", "string"),
@@ -109,3 +110,21 @@ def test_a_colour_is_a_hex_code(admin: Client, path: str, payload: dict[str, Any
     assert admin.patch(f"{path}/{row['id']}", {"color": "red"}).status == 422
     assert admin.patch(f"{path}/{row['id']}", {"color": None}).status == 200
     admin.delete(f"{path}/{row['id']}")
+
+
+def test_past_a_hundred_problems_nothing_more_of_a_body_is_looked_at(admin: Client) -> None:
+    things = table(admin, field("size", "integer"), field("up", "integer"))
+    relation = {"collection": things.name, "field": "up", "related_collection": things.name}
+    assert admin.post("/relations", {**relation, "meta": {"one_field": "downs"}}).status == 200
+    bodies: list[object] = [
+        [{"size": "x"}] * 20_000,
+        {"downs": [{"size": "x"}] * 20_000},
+        {"downs": [{"nothing": 1}] * 20_000},
+        {"downs": [None] * 20_000},
+        {"downs": {"delete": ["x"] * 20_000}},
+    ]
+    for body in bodies:
+        with counted_calls() as calls:
+            answer = admin.post(things.path, body)
+        assert len(answer.errors) == 100, answer
+        assert calls.total < 150_000, answer

@@ -21,8 +21,8 @@ from cms.store.statement_caches import CachedStatement
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Snapshot:
-    """A snapshot that keeps 100 statements, of 10,000 characters in all."""
-    monkeypatch.setattr(statement_caches, "MAX_STATEMENT_CHARACTERS", 10_000)
+    """A snapshot that keeps 100 statements, of 1,000,000 characters in all."""
+    monkeypatch.setattr(statement_caches, "MAX_STATEMENT_CHARACTERS", 1_000_000)
     monkeypatch.setattr(statement_caches, "MAX_STATEMENTS", 100)
     return Snapshot(Version(1, 1, 1), NO_STRUCTURE, "")
 
@@ -51,15 +51,26 @@ def test_long_statements_push_out_what_was_used_longest_ago(kept: Snapshot) -> N
     for number in range(100):
         kept.statements.setdefault_with(number, lambda: of("short"))
     kept.statements.setdefault_with(0, missed)
-    kept.statements.setdefault_with("long", lambda: of("x" * 9_900))
+    kept.statements.setdefault_with("long", lambda: of("x" * 989_000))
     assert set(kept.statements.keys()) == {0, "long"}
 
 
 def test_a_statement_that_is_longer_than_all_room_is_answered_all_the_same(kept: Snapshot) -> None:
     assert (
-        len(kept.statements.setdefault_with("long", lambda: of("x" * 20_000)).statement.text)
-        == 20_000
+        len(kept.statements.setdefault_with("long", lambda: of("x" * 2_000_000)).statement.text)
+        == 2_000_000
     )
+
+
+def test_what_a_key_and_literals_hold_counts_as_the_text_does(kept: Snapshot) -> None:
+    operands = tuple(f"operand {number}" for number in range(1_000))
+    for number in range(100):
+        kept.prepared_reads[number, "x" * 20_000] = of("short")
+        kept.statements[number] = of("short")._replace(literals=operands)
+        kept.write_statements[number, operands] = of("short")
+    assert len(kept.prepared_reads) <= 50
+    assert len(kept.statements) <= 20
+    assert len(kept.write_statements) <= 20
 
 
 def test_many_threads_leave_it_within_its_bounds(kept: Snapshot) -> None:
@@ -67,7 +78,7 @@ def test_many_threads_leave_it_within_its_bounds(kept: Snapshot) -> None:
         random = Random(seed)
         for _ in range(3_000):
             number = random.randrange(200)
-            text = "x" * (number * 5)
+            text = "x" * (number * 500)
             statement = kept.statements.setdefault_with(
                 query(number),
                 lambda: of(text),  # noqa: B023
@@ -77,4 +88,4 @@ def test_many_threads_leave_it_within_its_bounds(kept: Snapshot) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(use, range(8)))
-    assert 0 < sum(len(plan.statement.text) for plan in kept.statements.values()) <= 10_000
+    assert 0 < sum(len(plan.statement.text) for plan in kept.statements.values()) <= 1_000_000

@@ -178,6 +178,8 @@ class QueryParser:
     def _deeper(self, segment: str, deep: Params, paths: list[FieldPath]) -> Query:
         if deep.get(segment) is not None:
             self._tally(1, "groups of deep", limits.MAX_DEEP_GROUPS, "deep")
+            if segment == "*":
+                raise invalid_query('deep takes names of fields, and no "*"', parameter="deep[*]")
         # `deep[author]=` is an empty group.
         params = deep.get(segment) or {}
         if not isinstance(params, Mapping):

@@ -17,7 +17,7 @@ from cms.schema.types.field_type import Trait
 
 # The row in the detail of an error, `Failing row contains (1, a (b), null).`: values may hold
 # parentheses themselves, so the outermost ones count.
-_ROW = re.compile(r"\((.*)\)", re.DOTALL)
+_ROW = re.compile(r"[^(]*+\((.*)\)", re.DOTALL)
 _CODES_WITHOUT_COLUMN = ("INVALID_PAYLOAD", "VALUE_TOO_LONG", "VALUE_OUT_OF_RANGE")
 """Errors of a value for which PostgreSQL does not name the column."""
 
@@ -151,7 +151,7 @@ def _failing_value(server_text: str, name: str, collection: Collection) -> str |
     None where commas inside a text make it ambiguous.
     """
     # Only where as many values as columns come out was no comma part of a value.
-    printed_row = _ROW.search(server_text)
+    printed_row = _ROW.match(server_text)
     values = printed_row[1].split(", ") if printed_row else []
     names = [column.name for column in collection.columns]
     if len(values) != len(names):

@@ -39,18 +39,20 @@ class ItemProblem(NamedTuple):
 class Problems:
     """The problems of a payload, which one answer lists.
 
-    `entries` are the first problems; `total` counts all.
+    `entries` are the first problems; `total` is one more where there are others.
     """
 
     entries: list[ItemProblem] = field(default_factory=list)
     total: int = 0
 
     def add(self, problem: Problem, position: PayloadPosition) -> None:
-        """Add a problem with its position, which for a problem of a field includes the field."""
+        """Add a problem with its position, which for a problem of a field includes the field.
+
+        Raises `Refused` past `MAX_PROBLEMS`: nothing more of the payload is looked at.
+        """
         self.total += 1
-        # Problems beyond the limit are counted only.
         if self.total > MAX_PROBLEMS:
-            return
+            self.refuse()
         self.entries.append(ItemProblem(position.number or 0, with_position(problem, position)))
 
     def refuse(self, inquiry: Inquiry | None = None) -> None:
