@@ -92,8 +92,14 @@ _EXTRA_EXTENSIONS = {
 # Without the types that files of the machine add: they differ from machine to machine.
 _EXTENSIONS = mimetypes.MimeTypes().types_map[True]
 _BINARY_FAMILIES = ("image/", "audio/", "video/", "font/")
-_TEXTS_IN_THEM = ("image/x-xbitmap", "image/x-xpixmap", "image/x-portable-", "audio/mpegurl")
-_TEXTS_IN_THEM += ("audio/x-mpegurl", "audio/x-scpls")
+_TEXTS_IN_THEM = (
+    "image/x-xbitmap",
+    "image/x-xpixmap",
+    "image/x-portable-",
+    "audio/mpegurl",
+    "audio/x-mpegurl",
+    "audio/x-scpls",
+)
 _SIGNED_TYPES = {
     "audio/aiff",
     "application/x-bzip2",
