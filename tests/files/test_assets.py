@@ -105,6 +105,18 @@ def test_what_a_browser_would_run_is_only_saved(
 
 
 @pytest.mark.parametrize(
+    "declared", ["text/html", "application/a+b+xml", "x-a/b+xml", "text/xsl", "message/rfc822"]
+)
+def test_what_is_declared_as_something_to_run_is_only_saved(
+    files: FileService, declared: str
+) -> None:
+    file = files.upload(("file", b"<x:script/>", "a", declared))
+    assert file["type"] == declared
+    answer = get(files, f"/assets/{file['id']}")
+    assert answer.headers["content-disposition"].startswith("attachment")
+
+
+@pytest.mark.parametrize(
     ("name", "disposition"),
     [
         (
