@@ -13,8 +13,10 @@ from typing import Any
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
+from gunicorn.glogging import Logger
 
 from cms.config import Config, ConfigError, load
+from cms.logs import JsonFormatter
 from cms.rate_limits.shared_table import process_table
 from cms.text_shapes import url_host
 from cms.web.worker_startup import StoppableWorker, choose_processor, remember_arbiter
@@ -33,6 +35,7 @@ FAILED = "fault "
 def gunicorn_settings(config: Config) -> dict[str, object]:
     """Return gunicorn's settings by their names, for `cms serve` and for gunicorn.conf.py."""
     return {
+        "logger_class": JsonLog if config.log_style == "json" else Logger,
         "bind": [f"{url_host(config.host)}:{config.port}"],
         "workers": config.web_concurrency,
         "threads": config.web_threads,
@@ -51,6 +54,15 @@ def gunicorn_settings(config: Config) -> dict[str, object]:
         "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,
         "control_socket_disable": True,  # it would run threads in the process that forks
     }
+
+
+class JsonLog(Logger):  # type: ignore[misc]  # gunicorn has no types
+    """Writes gunicorn's own lines as the service writes its own."""
+
+    def setup(self, cfg: Any) -> None:
+        super().setup(cfg)
+        for handler in self.error_log.handlers:
+            handler.setFormatter(JsonFormatter())
 
 
 def _prepare_worker(arbiter: Any, worker: StoppableWorker) -> None:

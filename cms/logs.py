@@ -25,6 +25,9 @@ LEVELS = {
     "debug": logging.DEBUG,
     "trace": logging.DEBUG,
 }
+_LEVEL_NAMES = {"CRITICAL": "fatal", "WARNING": "warn"}
+"""The names in `LEVELS` of levels that Python calls otherwise."""
+
 _FIELDS = ("request", "method", "path", "status", "ms")
 """The fields of a request's line besides those of every line."""
 
@@ -43,6 +46,12 @@ def writes_requests_itself() -> bool:
     Handlers of an application around the service may wait for anything.
     """
     return not logs_requests() or _own_handler() is not None
+
+
+def logs_json() -> bool:
+    """Tell whether `start_logging` has made the log of this process JSON."""
+    formatters = [handler.formatter for handler in _service_log.handlers]
+    return any(isinstance(formatter, JsonFormatter) for formatter in formatters)
 
 
 def log_request(fields: Mapping[str, object]) -> None:
@@ -136,7 +145,7 @@ class JsonFormatter(logging.Formatter):
 
     def line(self, created: float, level: str, message: str, fields: Mapping[str, object]) -> str:
         time_text = datetime.fromtimestamp(created, UTC).isoformat(timespec="milliseconds")
-        entry = {"time": time_text, "level": level.lower(), "message": message, **fields}
+        entry = {"time": time_text, "level": _level_name(level), "message": message, **fields}
         return jsontext.dumps(entry).decode()
 
 
@@ -155,7 +164,7 @@ class PrettyFormatter(logging.Formatter):
         # A client could forge a line with a line break in its path.
         if not message.isprintable() or not message.isascii() or "\\" in message:
             message = message.encode("unicode_escape").decode()
-        return f"{_time_of_day(int(created))} {level.lower():8}{message}{time_taken}{request}"
+        return f"{_time_of_day(int(created))} {_level_name(level):6}{message}{time_taken}{request}"
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
@@ -217,6 +226,10 @@ def _room_of(stream: TextIO | None) -> Callable[[], bool]:
 
 def _fields_of(record: logging.LogRecord) -> dict[str, object]:
     return {key: getattr(record, key) for key in _FIELDS if hasattr(record, key)}
+
+
+def _level_name(level: str) -> str:
+    return _LEVEL_NAMES.get(level, level.lower())
 
 
 @lru_cache(maxsize=1)  # a busy process writes many lines within one second

@@ -66,7 +66,7 @@ def list_indexes(config: Config, collection: str | None) -> None:
 def _line(index: ValueIndex) -> str:
     size = f"{max(index.size // 1024, 1)} kB"
     state = f"used {index.scans} times" if index.is_valid else "not complete: drop it"
-    return "  ".join((index.target.collection, str(index.target), size, state))
+    return "  ".join((index.target.collection, str(index.target), index.name, size, state))
 
 
 def make_value_index(config: Config, *, collection: str, path: str) -> None:

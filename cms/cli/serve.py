@@ -15,13 +15,14 @@ from types import FrameType
 
 import click
 
-from cms.cli.session import DatabaseLost, is_expected, say, watched_database
+from cms.cli.session import DatabaseLost, is_expected, report_ready, watched_database
 from cms.cli.setup import prepare
 from cms.cli.worker_process import WorkerProcess, start_module
 from cms.cli.worker_reports import READ_BYTES, WorkerReports
 from cms.config import Config, ConfigError
 from cms.config.secret_file import secret_of
 from cms.gunicorn_process import FAILED, READY
+from cms.logs import start_logging
 from cms.text_shapes import url_host
 
 # The first request to stop is gentle, the second is urgent, the third kills.
@@ -36,6 +37,7 @@ MAX_WAIT_SECONDS = 1.0
 def serve(config: Config) -> int:
     """Run the service until SIGTERM, SIGINT or an error; return the exit code."""
     stop = StopSignals()
+    start_logging(config)
     try:
         with _bind_with_retries(config) as listener, watched_database(config) as dsn:
             if not stop.count:
@@ -149,7 +151,7 @@ def _await_first_message(config: Config, reports: WorkerReports, stop: StopSigna
         if stop.wait(reports.line):
             message = next(iter(reports.read()), "")
     if message == READY:
-        say(f"The service answers at {_address(config)} (Ctrl-C stops it).")
+        report_ready(f"The service answers at {_address(config)}")
     return message
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ import click
 
 from cms.config import Config, load
 from cms.config.similar_names import misspelt_settings
+from cms.logs import logs_json
+
+log = logging.getLogger("cms.cli")
 
 
 class NoDatabase(Exception):
@@ -130,11 +134,23 @@ def say(sentence: str) -> None:
     click.echo(sentence)
 
 
+def report_ready(sentence: str) -> None:
+    """Print that a process is ready; where its log is JSON, it is a line of that."""
+    if logs_json():
+        log.info(sentence)
+    else:
+        say(f"{sentence} (Ctrl-C stops it).")
+
+
 def announce(sentence: str) -> None:
     """Print a message for people, apart from the output that scripts read.
 
-    The command goes on when nobody can read it, as when the terminal is closed.
+    The command goes on when nobody can read it, as when the terminal is closed. Where the log of
+    the process is JSON, it is a line of that.
     """
+    if logs_json():
+        log.info(sentence)
+        return
     with suppress(OSError):
         click.echo(sentence, err=True)
 

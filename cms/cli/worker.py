@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from functools import partial
 
-from cms.cli.session import require_database, say, watched_database
+from cms.cli.session import report_ready, require_database, watched_database
 from cms.config import Config
 from cms.database.connections import Database
 from cms.jobs.job_worker import run_until_stopped
@@ -22,12 +22,12 @@ def run_worker(config: Config, *, parent_pipe: int | None = None) -> None:
     `cms serve` holds the other end of `parent_pipe`: the worker also stops when that closes.
     """
     require_database(config)
+    start_logging(config)
     with watched_database(config) as dsn:
         # Each job runs in a thread and may need a connection; others return stalled jobs and
         # find what is due.
         max_jobs = config.worker_concurrency + config.flows_concurrency + 2 * INDEX_BUILDS
         worker_config = replace(config, database_url=dsn, database_pool_size=max_jobs + 2)
-        start_logging(worker_config)
         database = Database(worker_config)
         database.metrics.open()
         start_tracing(os.environ)
@@ -50,4 +50,4 @@ def run_worker(config: Config, *, parent_pipe: int | None = None) -> None:
 def _announce(parent_pipe: int | None) -> None:
     # Beside the web server the message of `cms serve` is enough.
     if parent_pipe is None:
-        say("The worker waits for jobs (Ctrl-C stops it).")
+        report_ready("The worker waits for jobs")

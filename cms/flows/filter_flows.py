@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cms.errors import Problem, Refused
@@ -19,8 +19,8 @@ from cms.store.payload_filter import FilterEvent
 
 log = logging.getLogger("cms.flows")
 
-MAX_LOGGED_RESULT = 1_000
-"""Characters of the result of a rejected operation, in the log of the service."""
+MAX_LOGGED_MESSAGES = 1_000
+"""Characters of the messages of a rejected operation, in the log of the service."""
 
 _PAYLOAD_MAKERS = frozenset({"transform", "exec"})
 """Operations whose result is the payload where a flow does not say what it returns."""
@@ -95,8 +95,22 @@ def _changed(execution: Execution, payload: object) -> object:
 
 def _log_refusal(execution: Execution) -> None:
     """Log in the service's log why a write is refused: the run's log is undone with the write."""
-    result = (execution.log().result or "")[:MAX_LOGGED_RESULT]
-    log.info("flow %s refuses a write: %s %s", execution.program.flow, execution.reason, result)
+    messages = ""
+    if execution.program.definition.accountability == "all":
+        text = "; ".join(_messages(execution.outcome.values["$last"]))
+        messages = str(execution.run.secrets.masked(text))[:MAX_LOGGED_MESSAGES]
+    log.info("flow %s refuses a write: %s %s", execution.program.flow, execution.reason, messages)
+
+
+def _messages(result: object) -> Iterator[str]:
+    """Yield the messages of the errors in a rejection, whose other members may be the payload."""
+    if isinstance(result, Mapping) and "message" in result:
+        yield str(result["message"])
+    elif isinstance(result, Mapping):
+        yield from _messages(result.get("errors"))
+    elif isinstance(result, list):
+        for error in result:
+            yield from _messages(error)
 
 
 def _require_depth(event: FilterEvent) -> None:

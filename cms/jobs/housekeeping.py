@@ -17,6 +17,8 @@ WORKER_TIMEOUT_SECONDS = 30.0
 MAX_ATTEMPTS = 20
 """A job that lost its worker so often is given up: it may be what kills them."""
 RETENTION_DAYS = 7
+FETCHERS = 4
+"""The rows of one worker in `procrastinate_workers`: it has a fetcher for each group of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def delete_finished(database: Database) -> None:
 
 
 def queue_state(transaction: Transaction) -> QueueState:
-    rows = transaction.execute(statement("count_jobs"), (str(WORKER_TIMEOUT_SECONDS),))
+    rows = transaction.execute(statement("count_jobs"), (WORKER_TIMEOUT_SECONDS, FETCHERS))
     return QueueState(*rows[0])
 
 

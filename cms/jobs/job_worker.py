@@ -126,7 +126,7 @@ class _TaskGroup(NamedTuple):
     poll_seconds: float | None = None
 
 
-def _groups_of(tasks: Iterable[Task], max_jobs: int) -> list[_TaskGroup]:
+def groups_of(tasks: Iterable[Task], max_jobs: int) -> list[_TaskGroup]:
     """Return a group for each task that limits its jobs itself, and one group for all others."""
     # A task with its own number gets a fetcher of its own, so that long jobs such as flows leave
     # room for mails.
@@ -161,7 +161,7 @@ class Worker:
         self._config = config
         self._tasks = tuple(tasks)
         self._tickers = tuple(tickers)
-        self._groups = _groups_of(self._tasks, config.worker_concurrency)
+        self._groups = groups_of(self._tasks, config.worker_concurrency)
         # A pooler that allows no prepared statements does not pass on notifications either.
         self._is_listening = has_session(config)
         self._poll_seconds = POLL_SECONDS

@@ -57,7 +57,8 @@ WHERE job.status NOT IN ('todo', 'doing')
   );
 
 -- name: count_jobs
--- The number of jobs that are due, of failed ones that are kept, and of workers that were alive in the last $1 seconds.
+-- The number of jobs that are due, of failed ones that are kept, and of workers that were alive in the last $1 seconds;
+-- each has $2 rows.
 SELECT
     (
         SELECT count(*) FROM procrastinate_jobs
@@ -65,7 +66,7 @@ SELECT
     ) AS due,
     (SELECT count(*) FROM procrastinate_jobs WHERE status = 'failed') AS failed,
     (
-        SELECT count(*) FROM procrastinate_workers
+        SELECT ceil(count(*) / $2::numeric)::bigint FROM procrastinate_workers
         WHERE last_heartbeat > now() - make_interval(secs => $1::double precision)
     ) AS workers;
 

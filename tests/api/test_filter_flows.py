@@ -302,6 +302,18 @@ def test_filter_flows_that_cause_themselves_come_to_an_end(
     assert sorted(texts(parts)) == ["a", "again"]
 
 
+def test_the_log_of_a_refused_write_has_the_reason_and_no_value_of_the_item(
+    admin: Client, parts: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "cms")
+    rule = {"$trigger": {"payload": {"text": {"_eq": "allowed"}}}}
+    filter_flow(admin, parts, [step("check", "condition", {"filter": rule})], "create")
+    assert admin.post(parts.path, {"text": "a confidential text"}).status == 422
+    (line,) = [text for text in caplog.messages if "refuses a write" in text]
+    assert 'The operation "check" was rejected.' in line
+    assert "confidential" not in line
+
+
 def test_a_flow_may_make_a_wrong_item_right(admin: Client, parts: Table) -> None:
     steps = [step("right", "transform", {"json": {"place": 1, "text": "right"}})]
     filter_flow(admin, parts, steps, "create")

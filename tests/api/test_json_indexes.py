@@ -127,6 +127,7 @@ def test_a_role_with_a_rule_on_items_uses_the_index_too(
 def test_indexes_are_listed_made_once_and_dropped(shell: CliRunner, documents: Table) -> None:
     assert index(shell, documents.name).output == "There is no index.\n"
     assert index(shell, documents.name, "title").exit_code == 0
+    assert f"  {documents.name}_title_idx  " in index(shell, documents.name).output
     for path in ("meta.a'b", "meta.tags.0", "other.price"):
         assert index(shell, documents.name, path).exit_code == 0
     again = index(shell, documents.name, "meta.a'b")

@@ -268,7 +268,7 @@ def test_the_driver_logs_in_the_style_of_the_service(
     start_logging(replace(config, log_level="info", log_style="json"))
     logging.getLogger("psycopg.pool").warning("it does not answer\nat all")
     line = json.loads(capsys.readouterr().err)
-    assert (line["level"], line["message"]) == ("warning", "it does not answer\nat all")
+    assert (line["level"], line["message"]) == ("warn", "it does not answer\nat all")
 
 
 def test_the_records_of_others_stay_whole(

@@ -17,7 +17,8 @@ import pytest
 
 from cms.database.connections import standalone_transaction
 from cms.errors import Refused
-from cms.jobs.housekeeping import delete_finished, queue_state, requeue
+from cms.jobs.housekeeping import FETCHERS, delete_finished, queue_state, requeue
+from cms.jobs.job_worker import groups_of
 from cms.jobs.queue_connector import channel_of_schema
 from cms.jobs.task import Job, JobError, PermanentError, Task, defer, defer_all
 from cms.tasks import tasks_of
@@ -356,6 +357,16 @@ def test_the_queue_reports_its_state(queue: QueueDatabase) -> None:
     with standalone_transaction(queue.dsn) as transaction:
         state = queue_state(transaction)
     assert (state.due, state.failed, state.workers) == (1, 1, 0)
+
+
+def test_a_worker_counts_once(queue: QueueDatabase) -> None:
+    tasks = tasks_of(queue.config, queue.database)
+    assert len(groups_of(tasks, max_jobs=1)) == FETCHERS
+    for workers in (1, 2):
+        for _ in range(FETCHERS):
+            queue.execute("INSERT INTO procrastinate_workers DEFAULT VALUES")
+        with standalone_transaction(queue.dsn) as transaction:
+            assert queue_state(transaction).workers == workers
 
 
 def test_a_periodic_task_is_put_in_the_queue_once_by_many_workers(queue: QueueDatabase) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -201,3 +202,21 @@ def test_a_worker_that_cannot_begin_ends_the_start_with_its_reason(installed: Pa
             assert service.wait_for_exit() == 1
             assert service.log_text().splitlines()[-1].startswith("Error: import of cms.app halted")
     assert gone(installed)
+
+
+def test_all_lines_of_the_log_are_json_if_that_is_its_style() -> None:
+    with (
+        new_folder() as folder,
+        serving(folder, LOG_STYLE="json", ADMIN_PASSWORD="a password") as service,
+    ):
+        (worker,) = [
+            child
+            for child in psutil.Process(service.process.pid).children(recursive=True)
+            if "gunicorn_process" in " ".join(child.cmdline())
+            and child.ppid() != service.process.pid
+        ]
+        worker.kill()
+        service.await_words("SIGKILL")
+        lines = [json.loads(line) for line in service.log_text().splitlines()]
+    assert {"error", "info"} <= {line["level"] for line in lines}
+    assert any(ANSWERS in line["message"] for line in lines)
