@@ -15,7 +15,7 @@ from cms.http.requests.media import (
 from cms.store.store import Store
 from cms.structure import collections, relations, visible_records
 from cms.structure import fields as columns
-from cms.structure.lookup import RecordPatch
+from cms.structure.lookup import ManySide, RecordPatch
 
 
 class StructureResource:
@@ -195,7 +195,7 @@ class RelationResource(StructureResource):
         record = relations.update_relation(
             self._store,
             request.context.identity,
-            relations.ManySide(collection, field),
+            ManySide(collection, field),
             payload=payload,
             idempotency=idempotency_key_of(request),
         )
@@ -208,7 +208,7 @@ class RelationResource(StructureResource):
         relations.delete_relation(
             self._store,
             request.context.identity,
-            relations.ManySide(collection, field),
+            ManySide(collection, field),
             idempotency=idempotency_key_of(request),
         )
         response.status = falcon.HTTP_204
