@@ -18,6 +18,7 @@ from cms.items.write.hooks import hooks_of
 from cms.items.write.item_filters import check_deletion
 from cms.items.write.parse.payload_parser import PayloadParser
 from cms.items.write.resolving import Resolver
+from cms.items.write.run.many_to_any import check_many_to_any
 from cms.items.write.run.planning import plan_mutations
 from cms.items.write.run.refusal_diagnosis import InquirySet, refuse
 from cms.items.write.run.running import run_plan
@@ -54,6 +55,7 @@ def write_tree(
     context = executor.context
     catalogue = context.snapshot.catalogue
     authorized = _TreeAuthorization(executor, authorizer, payload).authorize()
+    authorized = check_many_to_any(executor, authorized, payload.parser.problems)
     inquiry_sets: list[InquirySet] = []
     for authorized_set in authorized:
         inquiry_sets.append(InquirySet(authorized_set.collection, authorized_set.rows))

@@ -22,6 +22,7 @@ from cms.fragment import Fragment
 from cms.items.read.reads import Item
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.run.conflicts import locating_conflicts
+from cms.items.write.run.many_to_any import many_to_any_of
 from cms.items.write.run.refusal_diagnosis import InquirySet, inquire_on_conflict
 from cms.items.write.stages.mutations import AuthorizedSet, Delete, Insert, Update
 from cms.items.write.stages.problems import Problems
@@ -255,6 +256,8 @@ def _print_statement(call: WriteCall, shape: WriteShape, catalogue: Catalogue) -
     is_delete = shape.mutation is Delete
     if collection.is_system:
         return _NEEDS_TRANSACTION  # its hooks read within a transaction
+    if not is_delete and many_to_any_of(catalogue, collection):
+        return _NEEDS_TRANSACTION  # the keys at these fields are looked up
     if collection.has_side_effects:
         # Triggers or ON UPDATE may change what the statement answers, or keep the row back.
         return _NEEDS_TRANSACTION

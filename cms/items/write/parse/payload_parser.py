@@ -27,7 +27,7 @@ from cms.items.write.stages.parsed import (
     ParsedSet,
     UnresolvedItem,
 )
-from cms.items.write.stages.problems import PayloadPosition, Problems
+from cms.items.write.stages.problems import PayloadPosition, Problems, no_target_problem
 from cms.mappings import without
 from cms.query.plan.links import Link, link_of
 from cms.schema.model import Catalogue, Collection
@@ -223,8 +223,7 @@ class PayloadParser:
         elif target and not self._item_parser(builder.collection, Expects.ANY).reveals_missing:
             raise forbidden()  # as for a collection that is hidden
         else:
-            reason = f'"{unresolved.collection_field}" must say to which collection it belongs'
-            problem = invalid_item(reason, builder.collection.name, name)
+            problem = no_target_problem(builder.collection, name, unresolved.collection_field)
             self.problems.add(problem, builder.rows[unresolved.row].position)
 
     def _attach_to_one(

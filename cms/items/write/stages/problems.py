@@ -70,6 +70,12 @@ def key_change_problem(collection: Collection) -> Problem:
     return invalid_item(reason, collection.name, collection.primary_key)
 
 
+def no_target_problem(collection: Collection, name: str, collection_field: str) -> Problem:
+    """Return the problem of a many-to-any field whose row does not name the other collection."""
+    reason = f'"{collection_field}" must say to which collection it belongs'
+    return invalid_item(reason, collection.name, name)
+
+
 def with_position(problem: Problem, position: PayloadPosition) -> Problem:
     """Return a problem with the number of its item, and the path to what it is about."""
     extensions = dict(problem.extensions)

@@ -1,0 +1,59 @@
+"""Items of one call exchange the values of a unique field."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.things import Stage, Table, field, table
+
+POSITION = field("position", "integer", is_unique=True)
+
+
+def later_unique(stage: Stage) -> Table:
+    things = table(stage.admin, field("position", "integer"))
+    path = f"/fields/{things.name}/position"
+    assert stage.admin.patch(path, {"schema": {"is_unique": True}}).status == 200
+    return things
+
+
+def added(stage: Stage) -> Table:
+    things = table(stage.admin)
+    assert stage.admin.post(f"/fields/{things.name}", POSITION).status == 200
+    return things
+
+
+def at_first(stage: Stage) -> Table:
+    return table(stage.admin, POSITION)
+
+
+@pytest.mark.parametrize("make", [at_first, added, later_unique])
+def test_an_array_of_changes_exchanges_them(stage: Stage, make: object) -> None:
+    assert callable(make)
+    things: Table = make(stage)
+    things.add({"position": 1}, {"position": 2}, {"position": 3})
+    changes = [{"id": 1, "position": 2}, {"id": 2, "position": 3}, {"id": 3, "position": 1}]
+    assert things.api.patch(things.path, changes).status == 200
+    assert things.column("position", "sort=id") == [2, 3, 1]
+    taken = things.api.patch(things.path, [{"id": 1, "position": 3}, {"id": 2, "position": 2}])
+    assert taken.status == 200
+    refused = things.api.patch(things.path, [{"id": 1, "position": 2}, {"id": 3, "position": 9}])
+    assert refused.codes == ["RECORD_NOT_UNIQUE"]
+    assert (refused.errors[0]["index"], refused.errors[0]["field"]) == (0, "position")
+    assert things.column("position", "sort=id") == [3, 2, 1]
+
+
+def test_elements_of_a_list_exchange_them(stage: Stage) -> None:
+    owners = table(stage.admin)
+    things = table(stage.admin, POSITION, field("owner", "integer"))
+    relation = {
+        "collection": things.name,
+        "field": "owner",
+        "related_collection": owners.name,
+        "meta": {"one_field": "things"},
+    }
+    assert stage.admin.post("/relations", relation).status == 200
+    owners.add({"things": [{"position": 1}, {"position": 2}]})
+    swapped = [{"id": 1, "position": 2}, {"id": 2, "position": 1}]
+    for sent in (swapped, {"update": [{"id": 1, "position": 1}, {"id": 2, "position": 2}]}):
+        assert stage.admin.patch(f"{owners.path}/1", {"things": sent}).status == 200
+    assert things.column("position", "sort=id") == [1, 2]
