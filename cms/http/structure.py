@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import falcon
 
@@ -28,17 +28,16 @@ class CollectionsResource(StructureResource):
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = read_json(request)
-        payloads: list[Any] = payload if isinstance(payload, list) else [payload]
+        create: Callable[..., object] = collections.create_collection
+        if isinstance(payload, list):
+            create = collections.create_collections
+        payloads = payload if isinstance(payload, list) else [payload]
         # An empty array would do nothing, and so is a mistake.
         if not payloads or not all(isinstance(one, dict) for one in payloads):
             raise no_object()
-        records = collections.create_collections(
-            self._store,
-            request.context.identity,
-            payloads,
-            idempotency=idempotency_key_of(request),
-        )
-        send(response, records if isinstance(payload, list) else records[0])
+        idempotency = idempotency_key_of(request)
+        identity = request.context.identity
+        send(response, create(self._store, identity, payload, idempotency=idempotency))
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
         changes = _patches(read_json(request), "collection")

@@ -56,6 +56,26 @@ _RECORD_KEYS = ("collection", "meta", "schema")
 """The keys of a change; a new collection has its fields as well."""
 
 
+def create_collection(
+    store: Store,
+    identity: Identity,
+    payload: Mapping[str, object],
+    *,
+    idempotency: Idempotency | None = None,
+) -> Record:
+    """Create a table, or a folder without one, with its fields; return its record."""
+    creation = StructureChange(
+        partial(_create, payload=payload), lambda record: _names_of_created([record])
+    )
+    return change_structure(store, identity, creation, idempotency=idempotency)
+
+
+def _create(
+    transaction: Transaction, context: RequestContext, *, payload: Mapping[str, object]
+) -> Record:
+    return _create_all(transaction, context, payloads=[payload])[0]
+
+
 def create_collections(
     store: Store,
     identity: Identity,
