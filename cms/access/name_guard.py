@@ -148,7 +148,7 @@ class NameGuard:
             link = link_back(self.catalogue, target.collection, follow, view.collection)
         if target is None or link is None:
             raise self.unknown_field(view, str(follow), because="no such field leads here")
-        allowed = self.view(follow.collection).rule.predicate
+        allowed: Predicate | None = self.view(follow.collection).rule.predicate
         for column in filter(None, follow[1:]):
             allowed = both(allowed, _condition(target, column))
         return LinkStep(link, allowed=allowed)

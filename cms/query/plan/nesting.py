@@ -55,6 +55,17 @@ def list_levels(plan: ReadPlan, *, single: bool = False) -> ListLevel | None:
     return _level((), page, inner_lists)
 
 
+def lists_of_one_item(plan: ReadPlan) -> ListLevel | None:
+    """Return the lists of a single item, None unless some are in others.
+
+    A list alone comes whole: it is bounded by the bytes of the answer.
+    """
+    level = list_levels(plan, single=True)
+    if level is None or not any(inner.inner_lists for inner in level.inner_lists):
+        return None
+    return level
+
+
 def nested_rows(level: ListLevel, literals: Sequence[object], *, top: float | None = None) -> float:
     """Return how many rows the innermost lists of one request may hold.
 
