@@ -15,13 +15,17 @@ from cms.openapi.collection_schemas import (
 from cms.openapi.json_schemas import JsonSchema
 from cms.schema.model import Catalogue, Collection, Field
 from cms.schema.names import NAME
+from cms.schema.types.date_times import DATE, DATETIME, TIME, TIMESTAMP
+
+_TIMES = frozenset(field_type.name for field_type in (DATE, TIME, DATETIME, TIMESTAMP))
 
 
 @dataclass(frozen=True, slots=True)
 class ClientField:
     """A field: the schema of its own values, and the collections whose rows it may hold.
 
-    `schema` is that of one key where the field is a list of rows.
+    `schema` is that of one key where the field is a list of rows. `is_time` is true of dates and
+    times, which are texts.
     """
 
     name: str
@@ -29,6 +33,7 @@ class ClientField:
     targets: tuple[str, ...]
     is_list: bool
     is_nullable: bool
+    is_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,12 @@ def _client_fields(visible: VisibleCollections, collection: Collection) -> Itera
             is_null_by_itself = field.column.is_nullable or has_masks
             is_nullable = is_null_by_itself or _may_lead_nowhere(visible, field, targets)
             yield ClientField(
-                field.name, value_schema(field), targets, is_list=False, is_nullable=is_nullable
+                field.name,
+                value_schema(field),
+                targets,
+                is_list=False,
+                is_nullable=is_nullable,
+                is_time=field.type.name in _TIMES,
             )
 
 

@@ -52,6 +52,10 @@ def _interface(collection: ClientCollection, names: Mapping[str, str]) -> str:
 def _field_type(field: ClientField, names: Mapping[str, str]) -> str:
     brackets = "[]" if field.is_list else ""
     own = _value_type(field.schema)
+    # The SDK knows by the literal which operators and functions a field has, and takes any text for
+    # the other type; `string` alone would absorb the literal.
+    if field.is_time:
+        own = '"datetime" | (string & {})'
     # `unknown` includes rows and null: it needs no other type beside it.
     if own == "unknown":
         return f"unknown{brackets}"

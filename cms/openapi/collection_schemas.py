@@ -138,7 +138,9 @@ def _item(visible: VisibleCollections, collection: Collection) -> JsonSchema:
     for field in visible.fields(collection, "read"):
         # Null also stands for a value that the caller may not read in this row.
         members[field.name] = _with_note(nullable(_answered(visible, field)), field)
-    item = _with_comment(object_of(optional=members), collection)
+    item = dict(_with_comment(object_of(optional=members), collection))
+    # Generators of types look for the rows of a collection by it.
+    item["x-collection"] = collection.name
     return _with_example(item, collection, members)
 
 

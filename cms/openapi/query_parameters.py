@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from cms.access.visible_structure import ACTIONS
 from cms.items.transfer.formats import FORMATS
 from cms.openapi.json_schemas import (
     ANYTHING,
@@ -75,13 +76,12 @@ def _names(name: str, description: str) -> dict[str, object]:
 
 
 def _json(name: str, description: str, schema: JsonSchema = OBJECT) -> dict[str, object]:
-    """Return a parameter whose value is JSON; brackets say the same, `filter[title][_eq]=x`."""
-    return {
-        "name": name,
-        "in": "query",
-        "description": description,
-        "content": {JSON: {"schema": schema}},
-    }
+    """Return a parameter whose value is JSON; brackets say the same, `filter[title][_eq]=x`.
+
+    It is a text with a schema of its content: generators of clients read no other parameters.
+    """
+    content = {"contentMediaType": JSON, "contentSchema": schema}
+    return _query(name, description, {**TEXT, "format": "json", **content})
 
 
 def _header(name: str, description: str) -> dict[str, object]:
@@ -98,6 +98,11 @@ _FILTER = (
 )
 _DEEP = "Parameters of nested rows, as JSON or with brackets, `deep[pages][_limit]=5`."
 
+_PAGE = (
+    "The page of `limit` rows, from 1; 0 is the first one as well. In its place a request may send "
+    f"`{AFTER}`, the `meta.next_cursor` of the page before."
+)
+
 PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
         "fields": _names(
@@ -110,12 +115,8 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
         ),
         "limit": _query("limit", "How many rows at most; -1 for all.", {**INTEGER, "minimum": -1}),
         "offset": _query("offset", "How many rows to skip.", {**INTEGER, "minimum": 0}),
-        "page": _query(
-            "page",
-            "The page of `limit` rows, from 1; 0 is the first one as well.",
-            {**INTEGER, "minimum": 0},
-        ),
-        "page_after": _query(AFTER, "The `meta.next_cursor` of the page before."),
+        # The two exclude each other, which no schema can say: only one is a parameter.
+        "page": _query("page", _PAGE, {**INTEGER, "minimum": 0}),
         "search": _query(
             "search", 'Words that the rows contain, all of them; words in "quotes" are one phrase.'
         ),
@@ -140,7 +141,13 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
             "Idempotency-Key",
             "A text of the client's; a call that is repeated with it writes once.",
         ),
-        "path": _required(_query("path", "A path with its query, `/items/pages?limit=1`.")),
+        "path": _required(
+            _query(
+                "path",
+                "A path with its query, `/items/pages?limit=1`.",
+                {**TEXT, "format": "uri-reference", "pattern": "^/"},
+            )
+        ),
         "user": _query("user", "The id of the user to explain for."),
         "required_user": _required(_query("user", "The id of a user, or `public`.")),
         "length": _query(
@@ -150,9 +157,11 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
         "redirect": _query("redirect", "Where the browser goes after the login."),
         "state": _query("state", "The state of a login that was begun."),
         "code": _query("code", "The code of the provider."),
-        "token": _required(_query("token", "The token of the link in the mail.")),
+        "token": _required(
+            _query("token", "The token of the link in the mail.", {**TEXT, "format": "jwt"})
+        ),
         "collection": _required(_query("collection", "A collection.")),
-        "action": _required(_query("action", "An action.")),
+        "action": _required(_query("action", "An action.", one_of_texts(ACTIONS))),
         "item": _query("item", "The key of an item."),
         "include": _names("include", "What to add to the structure."),
         "schema_export": _query("export", _FILE_FORMAT, one_of_texts(("json", "yaml"))),
@@ -201,7 +210,6 @@ LIST = (
     "limit",
     "offset",
     "page",
-    "page_after",
     "search",
     "highlight",
     "meta",

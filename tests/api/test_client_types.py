@@ -52,6 +52,8 @@ def test_typescript_has_an_interface_for_each_collection(stage: Stage) -> None:
         'mood: "glad" | "sad" | null',
         '"a b": string | null',
     }
+    # The SDK knows dates by this type.
+    assert interface(printed, "Schema2") == {"id: number", 'from: "datetime" | (string & {})'}
     schema = interface(printed, "Schema")
     assert {"blog_posts: BlogPosts[]", "front: Front", '"1st": Type1st[]'} <= schema
     assert {'"blog-posts": BlogPosts2[]', "schema: Schema2[]"} <= schema

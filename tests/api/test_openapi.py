@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema_rs
@@ -337,3 +338,28 @@ def test_the_exact_version_is_for_administrators(stage: Stage) -> None:
 
 def test_a_wrong_token_is_refused(stage: Stage) -> None:
     assert stage.anonymous.bearing("wrong").get(PATH).status == 401
+
+
+def test_generators_of_clients_read_every_parameter_and_list(stage: Stage) -> None:
+    described = document(stage.admin)
+    for name, parameter in described["components"]["parameters"].items():
+        assert "schema" in parameter, name
+        assert "content" not in parameter, name
+    listed = {name for name, _ in without_items(described)}
+    assert listed == set()
+    assert schema(stage.admin, "Item.system_users")["x-collection"] == "system_users"
+    page = described["components"]["parameters"]["page"]
+    assert "page[after]" in page["description"]
+
+
+def without_items(node: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the schemas of arrays that say nothing of their items, with the way to them."""
+    if isinstance(node, dict):
+        kinds = node.get("type")
+        if "array" in (kinds if isinstance(kinds, list) else [kinds]) and "items" not in node:
+            yield path, node
+        for key, value in node.items():
+            yield from without_items(value, f"{path}/{key}")
+    elif isinstance(node, list):
+        for number, value in enumerate(node):
+            yield from without_items(value, f"{path}/{number}")

@@ -479,19 +479,3 @@ def test_a_junction_without_a_key_of_its_own_is_listed_by_its_columns(
         {"tag": {"name": "y"}},
     ]
     admin.delete("/collections/pairs")
-
-
-def test_a_to_many_lists_as_many_as_a_page_holds(stage: Stage, admin: Client) -> None:
-    stage.execute("CREATE TABLE kids (id serial PRIMARY KEY, tag integer REFERENCES tags)")
-    stage.execute("INSERT INTO kids (tag) SELECT 1 FROM generate_series(1, 150)")
-    body = {
-        "collection": "kids",
-        "field": "tag",
-        "related_collection": "tags",
-        "meta": {"one_field": "kids"},
-    }
-    assert admin.post("/relations", body).status == 200
-    for query in ("fields=kids", "fields=kids.id", "fields=*"):
-        assert len(admin.get(f"/items/tags/1?{query}").data["kids"]) == 100
-    assert len(admin.get("/items/tags/1?fields=kids&deep[kids][_limit]=-1").data["kids"]) == 150
-    admin.delete("/collections/kids")

@@ -43,8 +43,14 @@ export async function program(): Promise<void> {
   const odd: string | null = post['a b'];
   await client.request(createItem('blog_posts', { title: 'x', score: 1.5 }));
   await client.request(updateItem('1st', 1, { id: 2 }));
+  const dated = await client.request(readItems('schema', {
+    fields: ['from', 'year(from)'],
+    filter: { from: { _lt: '$NOW' } },
+  }));
+  const from: string = dated[0]!.from;
+  await client.request(createItem('schema', { from: '2024-01-31' }));
   const others: [Type1st, Schema2, SystemUsers] | undefined = undefined;
-  console.log(id, title, name, texts, email, motto, mood, tags, odd, others);
+  console.log(id, title, name, texts, email, motto, mood, tags, odd, from, others);
 }
 """
 

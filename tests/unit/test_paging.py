@@ -91,7 +91,7 @@ def test_the_limit_of_a_page_cuts_nothing_off_it(size: int) -> None:
 
 @pytest.mark.parametrize(
     ("parameter", "value"),
-    [("limit", -2), ("offset", -1), ("page", 0), ("page", True), ("limit", "1.5")],
+    [("limit", -2), ("offset", -1), ("page", -1), ("page", True), ("limit", "1.5")],
 )
 def test_a_number_that_no_page_has_is_refused_by_its_name(parameter: str, value: object) -> None:
     with pytest.raises(Refused) as refused:

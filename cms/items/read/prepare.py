@@ -81,8 +81,11 @@ def prepare_read(
     A query string that differs from an earlier one in operands only is not even parsed. A `keyed`
     read, of one item, comes with the item's version. A read `for_answer` is a whole answer: it
     comes with the version of a singleton, and with the cursor of a list.
-    `nested_page` is the page of the lists in the items, when it is not the store's.
+    `nested_page` is the page of the lists in the items, when it is not the usual one: the lists of
+    a single item come whole.
     """
+    if nested_page is None and (keyed or is_singleton(context, request.collection)):
+        nested_page = store.page.of_one_item
     preparation = _Preparation(store, context, request, keyed, for_answer, nested_page)
     # Bodies of SEARCH and reads with tests of their own are rare: only their statements are cached.
     if request.params is not None or request.only or _CURSOR.search(request.query_string):
@@ -238,10 +241,16 @@ def cursor_seal(
 
 
 def statement_for(
-    store: Store, context: RequestContext, collection: str, query: Query
+    store: Store,
+    context: RequestContext,
+    collection: str,
+    query: Query,
+    *,
+    of_one_item: bool = False,
 ) -> Statement:
     """Return the statement of a query's shape, planned once until its dependencies change."""
-    page = store.page.default_window
+    sizes = store.page.of_one_item if of_one_item else store.page
+    page = sizes.default_window
     return _cached_statement(store, context, collection, query, page).statement
 
 
@@ -273,10 +282,16 @@ def _planned(
         plan(guarded),
         guarded.touched_collections,
         is_search=has_search(query),
-        # Other tests of the key are for several keys (`_in`).
-        single=query.key_test is not None and query.key_test.operator == "_eq",
+        single=_is_of_one_item(query, context, collection),
     )
     return CachedStatement(statement, catalogue.dependencies)
+
+
+def _is_of_one_item(query: Query, context: RequestContext, collection: str) -> bool:
+    # Other tests of the key are for several keys (`_in`).
+    if query.key_test is not None:
+        return query.key_test.operator == "_eq"
+    return is_singleton(context, collection)
 
 
 def narrow_to_key(query: Query, slot: Slot) -> Query:

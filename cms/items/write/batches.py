@@ -45,7 +45,7 @@ from cms.query.language.operations import (
     in_operation,
     parse_operations,
 )
-from cms.query.language.parse import parse
+from cms.query.language.parse import parse_answer
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
@@ -227,6 +227,8 @@ def _call(
     collection: str,
     intent: WriteIntent,
     output_params: Mapping[str, object] | None = None,
+    *,
+    of_one_item: bool = False,
 ) -> WriteCall:
     require_not_system(collection, batch.context.actor.policy)
     return new_call(
@@ -234,7 +236,7 @@ def _call(
         batch.context,
         batch.identity.client,
         name=collection,
-        parsed=parse(output_params or {}, batch.store.page),
+        parsed=parse_answer(output_params or {}, batch.store.page, of_one_item=of_one_item),
         intent=intent,
     )
 
@@ -243,8 +245,9 @@ def _call(
 
 
 def _create(batch: _BatchRun, operation: BatchOperation) -> object:
-    call = _call(batch, operation.collection, CREATE, operation.output_params)
     data = operation.arguments["data"]
+    is_one = not isinstance(data, list)
+    call = _call(batch, operation.collection, CREATE, operation.output_params, of_one_item=is_one)
     if isinstance(data, list):
         return plan_create(call, data).run(batch.transaction)
     return _single_item(plan_create(call, [data]).run(batch.transaction))
@@ -266,7 +269,8 @@ def _update(batch: _BatchRun, operation: BatchOperation) -> object:
     names_items = bool(arguments.keys() & NAMING_FIELDS)
     # The one item of a singleton may have to be created.
     intent = CHANGE if names_items or isinstance(data, list) else PUT
-    call = _call(batch, operation.collection, intent, operation.output_params)
+    is_one = "key" in arguments or intent is PUT
+    call = _call(batch, operation.collection, intent, operation.output_params, of_one_item=is_one)
     if "key" in arguments:
         key = _checked_key(batch, call, arguments)
         return _single_item(plan_update(call, key, data).run(transaction))

@@ -38,7 +38,7 @@ from cms.items.write.transaction.rows import (
 from cms.query.language.ast import Query
 from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.links import Link
-from cms.query.plan.nesting import list_levels
+from cms.query.plan.nesting import list_levels, lists_of_one_item
 from cms.query.plan.plan import plan
 from cms.query.plan.read_plan import (
     EVERY_ROW,
@@ -231,6 +231,7 @@ def _statement(call: WriteCall, shape: WriteShape) -> Statement:
         shape.row_rules,
         shape.flows,
         call.parsed.query,
+        call.parsed.of_one_item,
         len(call.parsed.literals),
         policy.name,
     )
@@ -305,14 +306,28 @@ def _print_with_answer(
     columns = [collection.fields[name] for name in shape.columns]
     fragment = print_mutation(collection, columns, arguments, single_statement=single_statement)
     text, values = fragment.numbered()
+    sized = _sized(answer, shape)
+    find_lists = lists_of_one_item if call.parsed.of_one_item else partial(list_levels, single=True)
     return Statement(
         text,
         values,
         tuple((output.key,) for output in answer.outputs),
         extra_columns,
-        nesting=list_levels(answer, single=True),
-        written_size=written_size(answer),
+        nesting=find_lists(sized),
+        written_size=written_size(sized),
     )
+
+
+def _sized(answer: ReadPlan, shape: WriteShape) -> ReadPlan:
+    """Return what the size of an answer depends on: nothing belongs to lists of a new row yet."""
+    if shape.mutation is not Insert:
+        return answer
+    outputs = [output for output in answer.outputs if not _is_list(output)]
+    return replace(answer, outputs=tuple(outputs))
+
+
+def _is_list(output: Output) -> bool:
+    return isinstance(output, Embed) and output.step.link.to_many
 
 
 def _printed(condition: Predicate | None) -> Fragment | None:
@@ -334,13 +349,16 @@ def _before(shape: WriteShape) -> StoredRowTests | None:
 
 def _plan_answer(call: WriteCall, collection: Collection, catalogue: Catalogue) -> ReadPlan:
     parsed = call.parsed.query
+    sizes = call.store.page
+    if call.parsed.of_one_item:
+        sizes = sizes.of_one_item
     query = Query(picks=parsed.picks, deep=parsed.deep, checked_only=parsed.checked_only)
     guarded = guard(
         query,
         collection.name,
         catalogue=catalogue,
         policy=call.context.actor.policy,
-        bounds=QueryBounds(call.store.depth, call.store.page.default_window),
+        bounds=QueryBounds(call.store.depth, sizes.default_window),
     )
     return plan(guarded)
 

@@ -7,6 +7,7 @@ Every function here plans its call outside a transaction (cms/items/write/plans.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
@@ -71,12 +72,14 @@ class WriteOperation(NamedTuple, Generic[T]):
     """What a call does.
 
     `intent` says which permissions it takes, `plan` plans it. Of `payload` only the names of its
-    fields count, to find out whether the write changes rights (`_changes_rights`).
+    fields count, to find out whether the write changes rights (`_changes_rights`). It answers
+    one item, `of_one_item`, or several; of a singleton it is always one.
     """
 
     intent: WriteIntent
     plan: Callable[[WriteCall], WritePlan[T]]
     payload: object = None
+    of_one_item: bool = True
 
 
 # Create
@@ -89,7 +92,8 @@ def create(
     payload: object,
 ) -> bytes | None:
     """Create one item, or several of an array, and answer them as the query string asks."""
-    operation = WriteOperation(CREATE, partial(_plan_create, payload=payload))
+    plan = partial(_plan_create, payload=payload)
+    operation = WriteOperation(CREATE, plan, of_one_item=not isinstance(payload, list))
     return _run(store, identity, target, operation)
 
 
@@ -185,7 +189,7 @@ def update_many(
     compared for singletons only: several items have no common version.
     """
     plan = partial(_plan_update_many, payload=payload, if_match=target.if_match)
-    return _run(store, identity, target, WriteOperation(PUT, plan, payload))
+    return _run(store, identity, target, WriteOperation(PUT, plan, payload, of_one_item=False))
 
 
 def _plan_update_many(
@@ -269,9 +273,12 @@ def _plan(
         parsed=EMPTY_QUERY,
         intent=operation.intent,
     )
+    is_one = operation.of_one_item or call.collection.is_singleton
+    call = call._replace(parsed=replace(EMPTY_QUERY, of_one_item=is_one))
     # Parsed only now: a hidden collection is refused before a query string that is wrong.
     if target.query_string:
-        call = call._replace(parsed=parse_query_string(target.query_string, store.page))
+        parsed = parse_query_string(target.query_string, store.page, of_one_item=is_one)
+        call = call._replace(parsed=parsed)
     return operation.plan(call)
 
 

@@ -34,19 +34,12 @@ function withoutReferences(specification) {
 
   function inlineReference(reference, isInSchema) {
     const [kind, name] = reference.split("/").slice(2);
-    if (kind === "parameters") return withTextForJson(inline(components.parameters[name], false));
     if (kind !== "schemas") return inline(components[kind][name], isInSchema);
     if (isInSchema) return { type: "object", description: `\`${name}\`` };
     return inline(components.schemas[name], true);
   }
 
   return { ...inline({ ...specification, components: {} }, false), components: { securitySchemes } };
-}
-
-// Returns a parameter that the viewer can send: of one that is JSON it makes many, and fails without a
-// value.
-function withTextForJson({ content, ...parameter }) {
-  return content ? { ...parameter, schema: { type: "string" } } : parameter;
 }
 
 // The viewer looks for the ways to log in at each operation only.

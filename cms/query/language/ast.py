@@ -322,10 +322,14 @@ def has_search(query: Query) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A parsed request: the tree, and the literals that its slots point to."""
+    """A parsed request: the tree, and the literals that its slots point to.
+
+    It is `of_one_item` where the answer is a single item, whose lists come whole.
+    """
 
     query: Query
     literals: tuple[object, ...] = field(default=())
+    of_one_item: bool = False
 
 
 EMPTY_QUERY = ParsedQuery(Query())

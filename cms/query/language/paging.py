@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cms.errors import invalid_query
 from cms.query.language import limits
@@ -52,6 +52,11 @@ class PageSizes:
         if size is None:
             return None
         return Window(size)
+
+    @property
+    def of_one_item(self) -> PageSizes:
+        """The sizes of the lists in a single item: they come whole, up to the maximum."""
+        return replace(self, default=None)
 
     def size_of(self, size: int | None) -> int | None:
         """Return a size within the maximum."""

@@ -43,6 +43,7 @@ __all__ = [
     "PageSizes",
     "UnreadableParameters",
     "parse",
+    "parse_answer",
     "parse_query_string",
 ]
 
@@ -54,9 +55,18 @@ _NAMING_PARAMETERS = ("alias", "deep", "aggregate", "group")
 T = TypeVar("T")
 
 
-def parse_query_string(query_string: str, page: PageSizes) -> ParsedQuery:
-    """Parse the query string of a GET."""
-    return parse(nested_params(query_string), page)
+def parse_answer(params: Params, page: PageSizes, *, of_one_item: bool) -> ParsedQuery:
+    """Parse what shapes the answer of a write, which is a single item or several."""
+    nested_page = page.of_one_item if of_one_item else page
+    parsed = parse(params, page, nested_page=nested_page)
+    return replace(parsed, of_one_item=of_one_item)
+
+
+def parse_query_string(
+    query_string: str, page: PageSizes, *, of_one_item: bool = False
+) -> ParsedQuery:
+    """Parse the query string of a write."""
+    return parse_answer(nested_params(query_string), page, of_one_item=of_one_item)
 
 
 def parse(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cms.query.language.ast import Slot
 from cms.query.plan.read_plan import (
@@ -53,6 +53,22 @@ def list_levels(plan: ReadPlan, *, single: bool = False) -> ListLevel | None:
         return None
     page = Page(1) if single else plan.page
     return _level((), page, inner_lists)
+
+
+_ASSUMED_ROWS = 100
+"""What a list without a limit counts as in a single item, whose lists come whole."""
+
+
+def lists_of_one_item(plan: ReadPlan) -> ListLevel | None:
+    """Return the lists of a single item, None where it has none."""
+    level = list_levels(plan, single=True)
+    return None if level is None else _with_assumed_rows(level)
+
+
+def _with_assumed_rows(level: ListLevel) -> ListLevel:
+    row_limit = _ASSUMED_ROWS if level.row_limit is None else level.row_limit
+    inner_lists = tuple(map(_with_assumed_rows, level.inner_lists))
+    return replace(level, row_limit=row_limit, inner_lists=inner_lists)
 
 
 def nested_rows(level: ListLevel, literals: Sequence[object], *, top: float | None = None) -> float:

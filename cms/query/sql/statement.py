@@ -8,7 +8,7 @@ from typing import Any
 
 from cms.query.language.ast import HIGHLIGHTS, RowOutput
 from cms.query.plan.indexable_json_paths import IndexableJsonPath, indexable_json_paths
-from cms.query.plan.nesting import ListLevel, list_levels
+from cms.query.plan.nesting import ListLevel, list_levels, lists_of_one_item
 from cms.query.plan.output_paths import KeyPath, output_paths
 from cms.query.plan.read_plan import Cursor, Output, ReadPlan, ValueOutput
 from cms.query.plan.sizes import NO_SIZE, AnswerSize, WrittenSize, size_of
@@ -152,7 +152,7 @@ def finish_statement(
         fields=tuple(map(_field, plan.outputs)),
         row_outputs=tuple(row_value.output for row_value in plan.row_values),
         is_search=is_search,
-        nesting=list_levels(plan, single=single),
+        nesting=lists_of_one_item(plan) if single else list_levels(plan),
         size=size_of(plan, single=single),
         cursor=plan.cursor,
         indexable_json_paths=indexable_json_paths(plan),

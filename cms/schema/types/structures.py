@@ -88,7 +88,7 @@ LIST = replace(
     JSON,
     traits=JSON.traits | {Trait.PARTS},
     value_sql="to_json({0})",
-    json_schema={"type": "array"},
+    json_schema={"type": "array", "items": {}},
     is_kept_in_history=False,
     base_types=(),
 )

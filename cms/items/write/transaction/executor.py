@@ -63,11 +63,14 @@ class Executor:
         literals: Sequence[object],
         *,
         top: int | None = None,
+        of_one_item: bool = False,
     ) -> dict[str, Item]:
         """Return what `read` returns, each item under its primary key."""
         # An output of its own: the caller may not have asked for the key, or under another name.
         query = replace(query, row_outputs=(RowOutput.KEY,))
-        statement = statement_for(self.store, self.context, collection, query)
+        statement = statement_for(
+            self.store, self.context, collection, query, of_one_item=of_one_item
+        )
         return statement.items_by_key(self._fetch(ReadRun(statement, literals, top=top)))
 
     def read_answer(self, collection: str, parsed: ParsedQuery, keys: Sequence[str]) -> list[Item]:
@@ -75,15 +78,22 @@ class Executor:
 
         Filter, sort and page of the query are for lists: here they would hide items.
         """
+        operator: str = "_in"
+        operand: object = tuple(keys)
+        if parsed.of_one_item:
+            operator = "_eq"
+            (operand,) = keys
         query = Query(
             picks=parsed.query.picks,
             deep=parsed.query.deep,
             checked_only=parsed.query.checked_only,
             # The keys are the last literal.
-            key_test=OperatorTest("_in", (Slot(len(parsed.literals)),)),
+            key_test=OperatorTest(operator, (Slot(len(parsed.literals)),)),
         )
-        literals = (*parsed.literals, tuple(keys))
-        by_key = self.read_by_key(collection, query, literals, top=len(keys))
+        literals = (*parsed.literals, operand)
+        by_key = self.read_by_key(
+            collection, query, literals, top=len(keys), of_one_item=parsed.of_one_item
+        )
         return [by_key[key] for key in keys if key in by_key]
 
     def readable_keys(self, collection: str, keys: Sequence[str]) -> frozenset[str]:
