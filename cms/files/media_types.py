@@ -49,7 +49,7 @@ _CONTROL_BYTES = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _TEXT_TYPES = re.compile(
-    r"text/.+|.+/(.+\+)?(json|xml|yaml)"
+    r"text/.+|[^/]+/([^/]+\+)?(json|xml|yaml)"
     r"|application/(javascript|ecmascript|x-[\w.-]*script|sql|toml|x-yaml|x-sh|x-tex|x-subrip"
     r"|graphql|x-ndjson|x-pem-file|pgp-\w+)"
 )

@@ -37,7 +37,8 @@ def make_section(admin: Client) -> int:
 def test_problems_name_only_collections_that_the_caller_knows(stage: Stage, admin: Client) -> None:
     rights = [may("sections", action="create"), may("sections"), may("headings")]
     caller = member(stage, *rights)
-    assert caller.post("/items/sections", {"kind": "headings", "item": "1"}).status == 200
+    heading = str(admin.post("/items/headings", {}).data["id"])
+    assert caller.post("/items/sections", {"kind": "headings", "item": heading}).status == 200
     answers = [
         caller.post("/items/sections", {"kind": kind, "item": "1"}) for kind in ("notes", "xotes")
     ]

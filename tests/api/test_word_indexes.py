@@ -195,7 +195,7 @@ def test_the_command_says_once_why_the_database_refuses_the_index(
     result = shell.invoke(cms, ["index", "--words", things.name], env={"DATABASE_URL": dsn})
     assert result.output == (
         f"Error: The database is not available. The words of {things.name}.title have no index: "
-        "The service's account lacks a right there.\n"
+        f"must be owner of table {things.name}.\n"
     )
 
 

@@ -46,6 +46,8 @@ RELATIONS: list[tuple[str, str, str | None, Json]] = [
 ]
 ROWS: dict[str, list[Json]] = {
     "authors": [{"name": "Ann", "country": "AT"}, {"name": "Ben", "country": "BE"}],
+    # Before the books that name them; they get their own books afterwards.
+    "reviews": [{"text": "Good"}, {"text": "Bad"}],
     "books": [
         {
             "title": title,
@@ -66,7 +68,6 @@ ROWS: dict[str, list[Json]] = {
             ("Three", 3, "published", 2, "reviews"),
         )
     ],
-    "reviews": [{"text": "Good", "book": 1}, {"text": "Bad", "book": 2}],
 }
 
 BOOKS = (
@@ -105,4 +106,6 @@ def shop(settings: Config, make_database: Callable[..., str], template: str) -> 
         make_collections(stage.admin, COLLECTIONS, RELATIONS)
         for name, rows in ROWS.items():
             assert stage.admin.post(f"/items/{name}", rows).status == 200
+        books = [{"id": 1, "book": 1}, {"id": 2, "book": 2}]
+        assert stage.admin.patch("/items/reviews", books).status == 200
         yield Shop(stage, member(stage, *PERMISSIONS))

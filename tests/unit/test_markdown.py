@@ -16,7 +16,7 @@ def test_the_html_of_hostile_texts_takes_no_longer_than_a_blink(piece: str, leng
     text = (piece * length)[:length]
     start = time.process_time()
     html_of_markdown(text)
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < 4
 
 
 @pytest.mark.parametrize("filling", ["", "x" * MAX_MARKDOWN_LENGTH])

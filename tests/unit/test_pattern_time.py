@@ -187,6 +187,7 @@ def hostile_text(pattern: re.Pattern[str], methods: set[str]) -> str | None:
     return None
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_takes_linear_time(name: str) -> None:
     pattern, methods = PATTERNS[name]

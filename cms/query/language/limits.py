@@ -70,5 +70,6 @@ def refuse_long_path(path: str, parameter: str) -> None:
 
 def too_many(what: str, *, maximum: int, parameter: str) -> LimitExceeded:
     """Return the refusal of a request that asks for more of something than it may."""
-    refused = invalid_query(f"It asks for more than {maximum} {what}", parameter=parameter)
+    reason = f"{parameter} asks for more than {maximum} {what}"
+    refused = invalid_query(reason, parameter=parameter)
     return LimitExceeded(refused.problems)
