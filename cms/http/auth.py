@@ -15,7 +15,7 @@ from cms.config import Config
 from cms.errors import invalid_payload, invalid_provider, invalid_query, no_object
 from cms.http.answers.envelope import send, send_written
 from cms.http.answers.tagged_answers import send_with_etag
-from cms.http.items import write_target
+from cms.http.items import params_of, write_target
 from cms.http.requests.cookies import Cookies, refresh_token_of
 from cms.http.requests.media import (
     check_texts,
@@ -26,6 +26,7 @@ from cms.http.requests.media import (
     required_text,
 )
 from cms.http.requests.origins import Origins
+from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import read_me
 from cms.items.write.writes import update_me
 from cms.schema.system import USERS
@@ -156,9 +157,13 @@ class MeResource:
         self._store = store
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        send_with_etag(
-            request, response, read_me(self._store, request.context.identity, request.query_string)
-        )
+        read_request = ReadRequest(USERS, request.query_string)
+        answer = read_me(self._store, request.context.identity, read_request)
+        send_with_etag(request, response, answer)
+
+    def on_query(self, request: falcon.Request, response: falcon.Response) -> None:
+        read_request = ReadRequest(USERS, params=params_of(request))
+        response.data = read_me(self._store, request.context.identity, read_request).body
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
         """Change the caller's own user, as its permissions or app access allow."""

@@ -62,6 +62,9 @@ class LibraryItemResource:
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         self._item.on_get(request, response, self._collection, key=key)
 
+    def on_query(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+        self._item.on_query(request, response, self._collection, key=key)
+
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         payload = read_json(request)
         send_written(

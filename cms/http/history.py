@@ -56,6 +56,11 @@ class SystemItemResource:
             read_one(self._store, request.context.identity, read_request, key=key),
         )
 
+    def on_query(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+        read_request = ReadRequest(self._collection, params=params_of(request))
+        identity = request.context.identity
+        response.data = read_one(self._store, identity, read_request, key=key).body
+
 
 class ItemRevisionsResource:
     def __init__(self, store: Store) -> None:
@@ -176,3 +181,9 @@ class ReadableCommentResource(CommentResource):
             response,
             read_one(self._store, request.context.identity, read_request, key=key),
         )
+
+    def on_query(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+        only = comments.ONLY_COMMENTS
+        read_request = ReadRequest(ACTIVITY, params=params_of(request), only=only)
+        identity = request.context.identity
+        response.data = read_one(self._store, identity, read_request, key=key).body

@@ -192,6 +192,19 @@ class ItemResource(_StoreResource):
             read_one(self._store, request.context.identity, read_request, key=key),
         )
 
+    def on_query(
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        collection: str | None = None,
+        *,
+        key: str,
+    ) -> None:
+        """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
+        read_request = ReadRequest(self._name(collection), params=params_of(request))
+        identity = request.context.identity
+        response.data = read_one(self._store, identity, read_request, key=key).body
+
     def on_patch(
         self,
         request: falcon.Request,

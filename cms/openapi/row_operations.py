@@ -153,6 +153,13 @@ def read_row(rows: TitledRows) -> Operation:
     )
 
 
+def search_row(rows: TitledRows) -> Operation:
+    body = json_body(object_of(optional={"query": OBJECT}), is_required=False)
+    answer = data(rows.schemas.item, "The row.")
+    summary = f"Read one of {rows.title}, with the parameters in the body"
+    return replace(write(summary, body, answer), need=rows.need("read"))
+
+
 def change_row(rows: TitledRows) -> Operation:
     return write(
         f"Change one of {rows.title}",
@@ -181,7 +188,7 @@ _LIST_METHODS: Mapping[str, Callable[[TitledRows], Operation]] = MappingProxyTyp
     }
 )
 _ROW_METHODS: Mapping[str, Callable[[TitledRows], Operation]] = MappingProxyType(
-    {"get": read_row, "search": search_rows, "patch": change_row, "delete": delete_row}
+    {"get": read_row, "search": search_row, "patch": change_row, "delete": delete_row}
 )
 
 

@@ -30,7 +30,7 @@ from cms.schema.system import (
 )
 
 ANY_LIST = "get search post patch delete"
-ANY_ROW = "get patch delete"
+ANY_ROW = "get search patch delete"
 
 
 class RowRoute(NamedTuple):
@@ -59,15 +59,17 @@ def _row_routes() -> list[RowRoute]:
     for name in (FLOWS, OPERATIONS, DASHBOARDS, PANELS, FOLDERS):
         routes += _endpoint(name, ANY_LIST, ANY_ROW)
     # A new file comes as a form as well, which `content_routes.file_routes` describes.
-    routes += _endpoint(FILES, "get search patch delete", "get delete")
+    routes += _endpoint(FILES, "get search patch delete", "get search delete")
     for name in (ACTIVITY, REVISIONS, FLOW_RUNS, FLOW_DELIVERIES):
-        routes += _endpoint(name, "get search", "get")
+        routes += _endpoint(name, "get search", "get search")
     return [
         *routes,
         RowRoute("/settings", SETTINGS, "get search patch", row_operations),
-        RowRoute("/users/me", USERS, "get patch", row_operations, is_permitted_by_rows=False),
+        RowRoute(
+            "/users/me", USERS, "get search patch", row_operations, is_permitted_by_rows=False
+        ),
         RowRoute("/comments", ACTIVITY, "get search"),
-        RowRoute("/comments/{key}", ACTIVITY, "get", row_operations),
+        RowRoute("/comments/{key}", ACTIVITY, "get search", row_operations),
         RowRoute("/flows/{key}/runs", FLOW_RUNS, "get"),
         RowRoute("/flows/{key}/deliveries", FLOW_DELIVERIES, "get"),
     ]

@@ -117,3 +117,26 @@ def test_it_obeys_the_same_rights(books: Table) -> None:
     answer = anonymous.search(books.path, {})
     assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
     assert books.api.search("/items/nowhere", {}).codes == ["NOT_FOUND"]
+
+
+@pytest.mark.parametrize("method", ["SEARCH", "QUERY"])
+def test_one_item_is_read_with_the_parameters_in_the_body_too(
+    admin: Client, books: Table, method: str
+) -> None:
+    role = admin.get("/users/me?fields=role").data["role"]
+    folder = admin.post("/folders", {"name": "pictures"}).data["id"]
+    activity = admin.get("/activity?limit=1").data[0]["id"]
+    query = {"fields": ["id"], "alias": {"same": "id"}}
+    for path, key in (
+        (f"{books.path}/1", 1),
+        ("/users/me", admin.get("/users/me").data["id"]),
+        (f"/roles/{role}", role),
+        (f"/folders/{folder}", folder),
+        (f"/activity/{activity}", activity),
+    ):
+        assert admin.send(method, path, {"query": query}).data == {"id": key}, path
+        assert admin.send(method, path, {"query": {}}).data == admin.get(path).data, path
+        assert admin.send(method, path, {"filter": {}}).status == 400, path
+    assert books.api.send(method, f"{books.path}/99", {"query": {}}).codes == ["NOT_FOUND"]
+    hidden = {"filter": {"title": "b"}}
+    assert books.api.send(method, f"{books.path}/1", {"query": hidden}).codes == ["NOT_FOUND"]

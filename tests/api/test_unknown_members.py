@@ -114,7 +114,7 @@ def test_a_change_and_a_deletion_refuse_it(stage: Stage, route: str) -> None:
 def test_a_search_refuses_it(stage: Stage) -> None:
     things = table(stage.admin, field("name", "string"))
     for route in routes(stage, "QUERY"):
-        path = route.format(collection=things.name)
+        path = route.format(collection=things.name, key=1)
         require_refusal(stage.admin.send("SEARCH", path, {UNKNOWN: {"name": {"_eq": "x"}}}))
         require_refusal(stage.admin.send("SEARCH", path, {"query": {}, UNKNOWN: 1}))
 

@@ -218,38 +218,41 @@ def _answer(store: Store, item: Item, version: str | None = None) -> ReadAnswer:
     return ReadAnswer(json_body({"data": item}, store.max_answer_size), version)
 
 
-def read_me(store: Store, identity: Identity, query_string: str) -> ReadAnswer:
-    """Return the answer of GET /users/me; INVALID_CREDENTIALS without credentials.
+_OWN_USER = ReadRequest(USERS)
+
+
+def read_me(store: Store, identity: Identity, request: ReadRequest) -> ReadAnswer:
+    """Return the answer of a read of /users/me; INVALID_CREDENTIALS without credentials.
 
     A user who still has to set up a second factor may read it as well. A caller who may not read
     users, or not this one, gets the own id only, whatever fields the query asks for.
     """
     require_user(identity)
     identity = identity._replace(may_enrol=True)
-    return store.run_read(identity, partial(_answer_me, store, query_string))
+    return store.run_read(identity, partial(_answer_me, store, request))
 
 
-def _answer_me(store: Store, query_string: str, context: RequestContext) -> ReadAnswer:
+def _answer_me(store: Store, request: ReadRequest, context: RequestContext) -> ReadAnswer:
     require_own_user(context)
     catalogue = context.snapshot.catalogue
     if view_of(USERS, catalogue=catalogue, policy=context.actor.policy) is None:
         # No statement of this answer has compared the counters.
         check_version(context.snapshot, current_version(context.fetch))
         return _answer(store, _own_id(context))
-    own_user = _find_own_user(store, context, query_string)
+    own_user = _find_own_user(store, context, request)
     if own_user:
         return _answer(store, own_user.item, own_user.version)
     # Read without the filter of the query. If the user is found now, only that filter had hidden
     # it; otherwise a rule hides it.
-    if query_string and _find_own_user(store, context, ""):
+    if request != _OWN_USER and _find_own_user(store, context, _OWN_USER):
         raise not_found()
     return _answer(store, _own_id(context))
 
 
 def _find_own_user(
-    store: Store, context: RequestContext, query_string: str
+    store: Store, context: RequestContext, request: ReadRequest
 ) -> _VersionedItem | None:
-    return _find_by_key(store, context, ReadRequest(USERS, query_string), str(context.actor.user))
+    return _find_by_key(store, context, request, str(context.actor.user))
 
 
 def _own_id(context: RequestContext) -> Item:
