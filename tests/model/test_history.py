@@ -64,7 +64,8 @@ def cases(draw: st.DrawFn, shape: Shape) -> HistoryCase:
         name: [_without_links(shape[name], row) for row in items] for name, items in rows.items()
     }
     changed = {
-        name: [draw(_change(shape[name], row)) for row in items] for name, items in rows.items()
+        name: [draw(_change(shape[name], row, rows)) for row in items]
+        for name, items in rows.items()
     }
     gone = {
         name: [row[KEY] for row in items if draw(st.integers(0, 5)) == 0]
@@ -74,25 +75,32 @@ def cases(draw: st.DrawFn, shape: Shape) -> HistoryCase:
 
 
 def _without_links(collection: Collection, row: Row) -> Row:
-    """What items point to may be made after them; a name of a collection
-    has to be one that may stand there.
-    """
-    links = {
-        link.near
-        for link in collection.links.values()
-        if not link.many and not link.collection_column
-    }
-    targets = {link.target for link in collection.links.values() if link.collection_column}
-    kinds = {link.collection_column for link in collection.links.values() if link.collection_column}
+    """What items point to may be made after them."""
+    links = {link.near for link in collection.links.values() if not link.many}
+    kinds = {link.collection_column for link in collection.links.values()}
     kept = {name: value for name, value in row.items() if collection.columns[name] != "hash"}
-    for name, value in kept.items():
-        if name in links or (name in kinds and value not in targets):
+    for name in kept:
+        if name in links | kinds:
             kept[name] = None
     return kept
 
 
+def _many_to_any(collection: Collection, row: Row, rows: dict[str, list[Row]]) -> Row:
+    """Return the values of many-to-any columns: those of the row, if they lead to an item."""
+    values: Row = {}
+    for link in collection.links.values():
+        if link.collection_column is None:
+            continue
+        keys = {str(item[KEY]) for item in rows[link.target]}
+        if row[link.collection_column] == link.target and row[link.near] in keys:
+            values |= {link.near: row[link.near], link.collection_column: link.target}
+        else:
+            values = {link.near: None, link.collection_column: None} | values
+    return values
+
+
 @st.composite
-def _change(draw: st.DrawFn, collection: Collection, row: Row) -> Row:
+def _change(draw: st.DrawFn, collection: Collection, row: Row, rows: dict[str, list[Row]]) -> Row:
     """Draw a change that links an item, and gives some of its columns other values."""
     links = {link.near for link in collection.links.values() if not link.many}
     kinds = {
@@ -108,7 +116,8 @@ def _change(draw: st.DrawFn, collection: Collection, row: Row) -> Row:
         name: draw(st.none() | st.sampled_from(ROWS[collection.columns[name]]))
         for name in sorted(others)
     }
-    return {KEY: row[KEY], **{name: row[name] for name in sorted(links - {KEY})}, **values}
+    linked = {name: row[name] for name in sorted(links - {KEY})}
+    return {KEY: row[KEY], **linked, **_many_to_any(collection, row, rows), **values}
 
 
 @pytest.mark.release

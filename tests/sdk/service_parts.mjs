@@ -15,7 +15,7 @@ export const parts = {
     const { id: dashboard } = await ask('createDashboard', { name: 'Panels' });
     const body = { dashboard, name: 'Total', type: 'label', options: { text: 'a' }, position_x: 1, position_y: 1, width: 4, height: 4, show_header: true };
     await lifecycle('Panel', 'Panels', body, { width: 8 });
-    await refused('FAILED_VALIDATION', 'createPanel', { ...body, type: 'metric', options: {} });
+    await refused('FAILED_VALIDATION', 'createPanel', { ...body, type: 'pie-chart', options: {} });
   },
 
   async notifications() {
