@@ -121,7 +121,6 @@ NAMELESS = b"--x\r\nContent-Disposition: form-data\r\n\r\n5\r\n"
         ("POST", "/nothing/of/this", {**JSON, "Content_Length": LARGE}, 404),
         ("PUT", "/items/pages", {**JSON, "Content_Length": LARGE}, 405),
         ("POST", "/server/ping", {**JSON, "Content_Length": LARGE}, 405),
-        ("DELETE", "/items/pages/none", {**JSON, "Content_Length": LARGE}, 404),
         ("GET", "/server/ping", {**JSON, "Content_Length": LARGE}, 200),
     ],
 )
