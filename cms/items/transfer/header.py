@@ -63,7 +63,9 @@ def _check_names(
         # Rows with a stored key are changes and all others new: a name is allowed for either.
         parser.parse(call.collection, [item], Expects.ANY)
     except Refused as refused:
-        raise refusal_at(line, refused) from refused
+        # Past the first hundred problems the parser stops; those are told with their number.
+        if refused.total <= len(refused.problems):
+            raise refusal_at(line, refused) from refused
     for _, problem in parser.problems.entries:
         problems.add(problem, line)
     # Problems beyond the first hundred are counted, not kept.
