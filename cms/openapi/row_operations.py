@@ -156,7 +156,7 @@ def read_row(rows: TitledRows) -> Operation:
 def search_row(rows: TitledRows) -> Operation:
     body = json_body(object_of(optional={"query": OBJECT}), is_required=False)
     answer = data(rows.schemas.item, "The row.")
-    summary = f"Read one of {rows.title}, with the parameters in the body"
+    summary = f"Read one of {rows.title} as a body asks for it"
     return replace(write(summary, body, answer), need=rows.need("read"))
 
 
