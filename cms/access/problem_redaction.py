@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from cms.access.policy import Policy, is_covered
@@ -36,18 +35,13 @@ class redacted_problems:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
         if isinstance(error, Refused) and not self._policy.is_admin:
-            raise _redacted(error, self._policy) from error
+            raise redacted(error, self._policy) from error
 
 
-_NO_REDACTION = nullcontext()
-
-
-def redaction_for(policy: Policy) -> AbstractContextManager[None]:
-    """Return what removes from errors the names that are hidden from the caller."""
-    return _NO_REDACTION if policy.is_admin else redacted_problems(policy)
-
-
-def _redacted(refused: Refused, policy: Policy) -> Refused:
+def redacted(refused: Refused, policy: Policy) -> Refused:
+    """Return a refusal as a caller with this policy may see it."""
+    if policy.is_admin:
+        return refused
     for problem in refused.problems:
         # The problem of a stored rule may name any field.
         if problem.extensions.get("parameter") in RULE_SETTINGS:

@@ -52,7 +52,9 @@ def random_text(store: Store, identity: Identity, length: int) -> str:
 def _require_signed_in(store: Store, identity: Identity) -> None:
     require_user(identity)
     # A user who was suspended since is stopped here, and so is the token of a share.
-    store.run_unversioned_read(identity, require_own_user)
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            require_own_user(context)
 
 
 def _check_length(text: str) -> None:

@@ -17,7 +17,8 @@ from cms.schema.system import USERS
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo, Identity
-from cms.store.store import Store, require_admin
+from cms.store.store import Store
+from cms.store.write_attempts import Write, require_admin
 
 MAX_INVITED = 1_000
 
@@ -49,8 +50,13 @@ def invite(
     accounts.
     """
     addressed = AddressedLink(link, link.address(invitation.url))
-    send_invitations = partial(_invite, store, addressed, invitation, identity.client)
-    store.run_in_transaction(identity, send_invitations, idempotency=idempotency)
+    write: Write[None] = store.write(identity, idempotency=idempotency)
+    for attempt in write:
+        with attempt as context:
+            # First of all: callers who may not invite must learn nothing about the addresses.
+            require_admin(context.actor)
+            transaction = attempt.begin_transaction()
+            _invite(store, addressed, invitation, identity.client, transaction, context)
 
 
 def _invite(
@@ -61,8 +67,6 @@ def _invite(
     transaction: Transaction,
     context: RequestContext,
 ) -> None:
-    # First of all: callers who may not invite must learn nothing about the addresses.
-    require_admin(context.actor)
     emails = checked_emails(invitation.emails, field="email")
     catalogue = context.snapshot.catalogue
     users = recorder(transaction, catalogue, USERS, user=context.actor.user, client=client)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.items.read.reads import require_own_user, require_user
-from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
+from cms.store.write_attempts import Write
 
 
 def set_last_page(
@@ -18,9 +15,9 @@ def set_last_page(
 ) -> None:
     """Set `last_page` of the current user, which leaves no trace in the history."""
     require_user(identity)
-    store.run_in_transaction(identity, partial(_set, page=page), idempotency=idempotency)
-
-
-def _set(transaction: Transaction, context: RequestContext, *, page: str) -> None:
-    require_own_user(context)
-    transaction.execute(statement("set_last_page"), (context.actor.user, page))
+    write: Write[None] = store.write(identity, idempotency=idempotency)
+    for attempt in write:
+        with attempt as context:
+            require_own_user(context)
+            transaction = attempt.begin_transaction()
+            transaction.execute(statement("set_last_page"), (context.actor.user, page))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from secrets import token_bytes
 
 from cms.auth import factors
@@ -17,6 +16,7 @@ from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo, Identity
 from cms.store.store import Store
+from cms.store.write_attempts import Write
 
 _SEED_BYTES = 32
 
@@ -53,21 +53,13 @@ def enable(
     idempotency: Idempotency | None = None,
 ) -> None:
     """Make a secret the second factor; raises `Refused` INVALID_OTP or INVALID_PAYLOAD."""
-    enable_and_record = partial(_enable, client=identity.client, secret=secret, code=code)
-    store.run_in_transaction(identity, enable_and_record, idempotency=idempotency)
-
-
-def _enable(
-    transaction: Transaction,
-    context: RequestContext,
-    *,
-    client: ClientInfo,
-    secret: str,
-    code: str,
-) -> None:
-    user = _user_of(context)
-    factors.enable(transaction, user, secret=secret, code=code)
-    record_activity(transaction, "update", user=user, client=client)
+    write: Write[None] = store.write(identity, idempotency=idempotency)
+    for attempt in write:
+        with attempt as context:
+            user = _user_of(context)
+            transaction = attempt.begin_transaction()
+            factors.enable(transaction, user, secret=secret, code=code)
+            record_activity(transaction, "update", user=user, client=identity.client)
 
 
 def disable(
@@ -79,10 +71,13 @@ def disable(
     another one with the same Idempotency-Key gets that one's answer, not the refusal of a used
     code. Raises `Refused` INVALID_OTP.
     """
-    user = store.run_primary_read(identity, _user_of)
-    disable_and_record = partial(_disable, user=user, client=identity.client, code=code)
+    user = _current_user(store, identity)
+    write: Write[None] = store.write(identity, idempotency=idempotency)
     try:
-        store.run_in_transaction(identity, disable_and_record, idempotency=idempotency)
+        for attempt in write:
+            with attempt:
+                transaction = attempt.begin_transaction()
+                _disable(transaction, user, client=identity.client, code=code)
     except Refused as refused:
         # Counted outside the transaction, which is rolled back.
         if refused.problems[0].code == "INVALID_OTP":
@@ -90,14 +85,7 @@ def disable(
         raise
 
 
-def _disable(
-    transaction: Transaction,
-    context: RequestContext,
-    *,
-    user: str,
-    client: ClientInfo,
-    code: str,
-) -> None:
+def _disable(transaction: Transaction, user: str, *, client: ClientInfo, code: str) -> None:
     secret = _require_secret(transaction, user)
     if not factors.use_code(transaction.execute, user, secret=secret, code=code):
         raise factors.invalid_otp()
@@ -118,18 +106,16 @@ def recovery_codes(
     For an Idempotency-Key the seed of the codes is stored, which is worth nothing without SECRET.
     """
     user = _confirmed_account(store, identity, password).id
-    replace_codes = partial(_replace_codes, user=user, client=identity.client, secret=secret)
-    seed = store.run_in_transaction(identity, replace_codes, idempotency=idempotency)
-    return factors.recovery_codes_of(seed, secret=secret)
+    write: Write[bytes] = store.write(identity, idempotency=idempotency)
+    for attempt in write:
+        with attempt:
+            transaction = attempt.begin_transaction()
+            write.answer = _replace_codes(transaction, user, client=identity.client, secret=secret)
+    return factors.recovery_codes_of(write.answer, secret=secret)
 
 
 def _replace_codes(
-    transaction: Transaction,
-    context: RequestContext,
-    *,
-    user: str,
-    client: ClientInfo,
-    secret: str,
+    transaction: Transaction, user: str, *, client: ClientInfo, secret: str
 ) -> bytes:
     """Replace the recovery codes of a user, and return the seed of the new ones."""
     # Codes without a second factor would open nothing.
@@ -144,12 +130,19 @@ def _replace_codes(
 
 def _confirmed_account(store: Store, identity: Identity, password: str | None) -> Account:
     # The primary: on a replica a password that has just been changed would still be right.
-    account = account_of(store.database.fetch_primary, store.run_primary_read(identity, _user_of))
+    account = account_of(store.database.fetch_primary, _current_user(store, identity))
     if password is None:
         _require_recent_login(store, identity, account.id)
     else:
         confirm_password(store, account, password, client=identity.client)
     return account
+
+
+def _current_user(store: Store, identity: Identity) -> str:
+    for attempt in store.primary_reads(identity):
+        with attempt as context:
+            user = _user_of(context)
+    return user
 
 
 def _require_recent_login(store: Store, identity: Identity, user: str) -> None:

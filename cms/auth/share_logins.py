@@ -21,6 +21,7 @@ from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo, Identity
 from cms.store.store import Store
+from cms.store.write_attempts import Write
 
 _INFO_FIELDS = (
     "id",
@@ -156,8 +157,11 @@ def invite(
     Raises `Refused`: FORBIDDEN, INVALID_PAYLOAD.
     """
     address = link.address(invitation.url)
-    send_links = partial(_invite, link, address, invitation)
-    store.run_in_transaction(identity, send_links, idempotency=idempotency)
+    write: Write[None] = store.write(identity, idempotency=idempotency)
+    for attempt in write:
+        with attempt as context:
+            transaction = attempt.begin_transaction()
+            _invite(link, address, invitation, transaction, context)
 
 
 def _invite(

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from cms.database.connections import Transaction
 from cms.database.error_mapping import Deadlock
-from cms.store.idempotency import Idempotency, lock_key, run_idempotently
+from cms.store.idempotency import Idempotency, find_stored_answer, lock_key, store_answer
 from cms.store.identity import ANONYMOUS, ClientInfo
 from cms.store.store import Store
 
-# Not by `Store.run_in_transaction`: these calls have no caller whose rights and snapshot would be
+# Not by `Store.write`: these calls have no caller whose rights and snapshot would be
 # compared.
 DEADLOCK_ATTEMPTS = 3
 
@@ -52,4 +52,8 @@ def _run_idempotently(
     transaction: Transaction,
 ) -> None:
     lock_key(transaction, caller, idempotency)
-    run_idempotently(transaction, caller, idempotency, partial(work, transaction))
+    if idempotency and find_stored_answer(transaction, caller, idempotency):
+        return
+    work(transaction)
+    if idempotency:
+        store_answer(transaction.execute, caller, idempotency, None)

@@ -128,7 +128,9 @@ def write_user(
             in_transaction(lambda transaction: work(transaction, UserFilters()))
             return
         identity = ANONYMOUS.with_client(client)
-        context: RequestContext = store.run_primary_read(identity, lambda context: context)
+        for attempt in store.primary_reads(identity):
+            with attempt as context:
+                pass
         try:
             with redacted_problems(context.actor.policy):
                 in_transaction(partial(_run_with_flows, store, client, work, context))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import MappingProxyType
 
 from cms.client_types.client_model import ClientCollection, client_collections
@@ -22,7 +21,10 @@ LANGUAGES: Mapping[str, Callable[[list[ClientCollection]], str]] = MappingProxyT
 
 def read_types(store: Store, identity: Identity, language: str) -> bytes:
     """Return the types of the collections that a caller may read, in one of `LANGUAGES`."""
-    return store.run_unversioned_read(identity, partial(_cached_types, language=language))
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _cached_types(context, language=language)
+    return answer
 
 
 def _cached_types(context: RequestContext, *, language: str) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from cms import jsontext
@@ -52,7 +51,9 @@ class _Read(NamedTuple):
 
 def read_panel(store: Store, identity: Identity, key: str) -> PanelData:
     """Return the data of a panel; raises the refusal of its read."""
-    panel_data = store.run_read(identity, partial(_read_panel, store, key))
+    for attempt in store.reads(identity):
+        with attempt as context:
+            panel_data = _read_panel(store, key, context)
     if panel_data.refusal:
         raise panel_data.refusal
     return panel_data
@@ -82,7 +83,9 @@ def answer_dashboard(store: Store, identity: Identity, key: str) -> bytes:
 
     It has `data` or `errors` by the id of each panel that the caller may read.
     """
-    all_data = store.run_read(identity, partial(_read_dashboard, store, key))
+    for attempt in store.reads(identity):
+        with attempt as context:
+            all_data = _read_dashboard(store, key, context)
     entries = {panel_data.panel.id: _entry(panel_data) for panel_data in all_data}
     return json_body({"data": entries}, store.max_answer_size)
 

@@ -193,8 +193,8 @@ class Database:
         self._read_dsn = config.database_read_url or config.database_url
         self.has_replica = config.database_read_url is not None
         self._direct_dsn = config.database_direct_url or config.database_url
-        self._size = config.database_pool_size
-        self._timeout = config.db_statement_timeout
+        self.pool_size = config.database_pool_size
+        self.statement_timeout = config.db_statement_timeout
         self._prepare = config.database_prepare
         self.metrics = Metrics(config.data_dir / "metrics")
         """The metrics of this process, which count its statements as well."""
@@ -206,7 +206,7 @@ class Database:
         self._pools: _Pools | None = None
         self._pools_of_parent: _Pools | None = None
         # Beside the pool of streams, which has as many connections but would wait for a free one.
-        self._streams = threading.BoundedSemaphore(max_streams(self._size))
+        self._streams = threading.BoundedSemaphore(max_streams(self.pool_size))
         self.reader = self._reader(of_primary=False)
         """Reads, on the replica where there is one."""
         self.primary = self._reader(of_primary=True)
@@ -313,7 +313,7 @@ class Database:
         # Threads are those of the parent, and may hold a lock.
         self.background = BackgroundThreads()
         self._lock = threading.Lock()
-        self._streams = threading.BoundedSemaphore(max_streams(self._size))
+        self._streams = threading.BoundedSemaphore(max_streams(self.pool_size))
 
     def _borrowed(self, pool: ConnectionPool[Connection]) -> borrow:
         return borrow(pool, self.metrics)
@@ -327,15 +327,15 @@ class Database:
         return self._pools
 
     def _open_pools(self) -> _Pools:
-        streams = max_streams(self._size)
+        streams = max_streams(self.pool_size)
         return _Pools(
-            read=self._pool(self._read_dsn, size=self._size, read_only=True),
-            write=self._pool(self._write_dsn, size=self._size),
+            read=self._pool(self._read_dsn, size=self.pool_size, read_only=True),
+            write=self._pool(self._write_dsn, size=self.pool_size),
             stream=self._pool(self._read_dsn, size=streams, read_only=True),
         )
 
     def _pool(self, dsn: str, *, size: int, read_only: bool = False) -> ConnectionPool[Connection]:
-        options = session_options(self._timeout, read_only=read_only)
+        options = session_options(self.statement_timeout, read_only=read_only)
         address = address_arguments(dsn, options, in_pool=True, read_only=read_only)
         return ConnectionPool(
             dsn,

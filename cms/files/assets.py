@@ -142,8 +142,11 @@ class Assets:
         Raises `Refused`: FORBIDDEN or NOT_FOUND as for its row, ILLEGAL_ASSET_TRANSFORMATION.
         """
         form = _RequestedForm(parameters, tuple(map(parameters.get, PARAMETERS)), accept)
-        read = self._store.run_primary_read if from_primary else self._store.run_read
-        return read(identity, partial(self._find, key, form))
+        reads = self._store.primary_reads if from_primary else self._store.reads
+        for attempt in reads(identity):
+            with attempt as context:
+                asset = self._find(key, form, context)
+        return asset
 
     def _find(self, key: str, form: _RequestedForm, context: RequestContext) -> Asset:
         settings = self._asset_settings(context)

@@ -31,6 +31,7 @@ from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
+from cms.store.write_attempts import Write
 from cms.store.write_plan import WritePlan
 
 T = TypeVar("T")
@@ -63,8 +64,9 @@ class NewRow(NamedTuple):
 
 def require_permission(store: Store, identity: Identity, *, collection: str, action: str) -> None:
     """Refuse a caller that may do this to no row of a collection, before the body is read."""
-    require = partial(_authorized_collection, name=collection, action=action)
-    store.run_primary_read(identity, require)
+    for attempt in store.primary_reads(identity):
+        with attempt as context:
+            _authorized_collection(context, collection, action)
 
 
 def run_write(
@@ -79,8 +81,12 @@ def run_write(
 
     Raises `Refused` FORBIDDEN for a caller that may do it to no row.
     """
-    plan_write = partial(_plan_write, store, request, collection, action, plan)
-    return store.run_write(request.identity, plan_write, idempotency=request.idempotency)
+    write: Write[T] = store.write(request.identity, idempotency=request.idempotency)
+    for attempt in write:
+        with attempt as context:
+            planned = _plan_write(store, request, collection, action, plan, context)
+            write.answer = attempt.run(planned)
+    return write.answer
 
 
 def _plan_write(

@@ -10,7 +10,6 @@ from typing import NamedTuple, cast
 
 from cachebox import LRUCache
 
-from cms.database.connections import Transaction
 from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
 from cms.flows.definition.templates import RenderedTooLarge
 from cms.flows.execution import Cause, refusal_of
@@ -34,6 +33,7 @@ from cms.store.idempotency import (
 )
 from cms.store.identity import Identity
 from cms.store.snapshot import Snapshot
+from cms.store.write_attempts import Write
 
 MAX_CACHED_BYTES = 2**24
 """The bytes that all cached answers of one process may take."""
@@ -125,9 +125,9 @@ class FlowCalls:
 
     def _trigger(self, identity: Identity, key: str, request: FlowRequest) -> bytes | None:
         # The flow runs after the read that finds it: a run may last longer than a snapshot is used.
-        flow = self.services.store.run_read(
-            identity, lambda context: self._find(context, identity, key, request)
-        )
+        for attempt in self.services.store.reads(identity):
+            with attempt as context:
+                flow = self._find(context, identity, key, request)
         options = flow.program.definition.options
         if options.get("async"):
             self._queue(identity, flow, request.idempotency)
@@ -162,11 +162,11 @@ class FlowCalls:
         if idempotency is None:
             queue_runs(store.database.fetch_primary, flow.program.flow, [flow.cause])
             return
-
-        def queue(transaction: Transaction, context: RequestContext) -> None:
-            queue_runs(transaction.execute, flow.program.flow, [flow.cause])
-
-        store.run_in_transaction(identity, queue, idempotency=idempotency)
+        write: Write[None] = store.write(identity, idempotency=idempotency)
+        for attempt in write:
+            with attempt:
+                transaction = attempt.begin_transaction()
+                queue_runs(transaction.execute, flow.program.flow, [flow.cause])
 
     def _run_once(
         self, identity: Identity, flow: _CallableFlow, idempotency: Idempotency

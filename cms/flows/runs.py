@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import partial
 from typing import NamedTuple
 
 from cms.database.connections import Database, Fetch, Transaction, single_values
@@ -24,7 +23,8 @@ from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.snapshot import Snapshot
-from cms.store.store import Store, require_admin
+from cms.store.store import Store
+from cms.store.write_attempts import Write, require_admin
 
 log = logging.getLogger("cms.flows")
 
@@ -80,7 +80,10 @@ def retry_run(
     store: Store, identity: Identity, key: str, idempotency: Idempotency | None = None
 ) -> None:
     """Queue a run again that was rejected or has failed, as an administrator."""
-    store.run_in_transaction(identity, partial(_retry_run, key), idempotency=idempotency)
+    write: Write[None] = store.write(identity, idempotency=idempotency)
+    for attempt in write:
+        with attempt as context:
+            _retry_run(key, attempt.begin_transaction(), context)
 
 
 def _retry_run(key: str, transaction: Transaction, context: RequestContext) -> None:

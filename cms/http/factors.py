@@ -39,7 +39,9 @@ class _SecondFactorResource:
         """Return the user, whom cookies and static tokens do not name: a user may have several."""
         if identity.user or identity.is_anonymous:
             return identity.name
-        user = self._store.run_unversioned_read(identity, lambda context: context.actor.user)
+        for attempt in self._store.unversioned_reads(identity):
+            with attempt as context:
+                user = context.actor.user
         return user or identity.name
 
 

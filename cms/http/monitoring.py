@@ -19,7 +19,6 @@ from cms.http.answers.error_handlers import RETRY_AFTER_SECONDS
 from cms.http.requests.administrator_check import is_administrator
 from cms.jobs.housekeeping import queue_depth
 from cms.metrics.exposition import CONTENT_TYPE, Gauge, exposition
-from cms.store.administrators import require_administrator
 from cms.store.store import Store
 
 QUEUE_CACHE_SECONDS = 5.0
@@ -75,7 +74,7 @@ class MetricsResource:
             identity = request.context.identity
             if identity.is_anonymous:
                 raise forbidden()
-            require_administrator(self._store, identity)
+            self._store.require_administrator(identity)
         except Refused as refused:
             # A scraper with a wrong token gets no hint that users have tokens as well.
             if refused.status == 401:

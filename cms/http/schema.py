@@ -23,7 +23,6 @@ from cms.schema_sync.document_texts import FILE_FORMATS, FileFormat, is_yaml
 from cms.schema_sync.schema_snapshot import read_snapshot
 from cms.schema_sync.synchronizing import apply_diff, diff_snapshot
 from cms.schema_sync.yaml_reading import read_yaml
-from cms.store.administrators import require_administrator
 from cms.store.store import Store
 
 _ALLOW_DESTRUCTIVE = "allow_destructive"
@@ -68,7 +67,7 @@ class SchemaDiffResource:
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         identity = request.context.identity
         # A caller who may not compare anything need not send a document.
-        require_administrator(self._store, identity)
+        self._store.require_administrator(identity)
         document = parse_document(_read_document(request, max_bytes=self._max_bytes))
         diff = diff_snapshot(self._store, identity, document)
         if diff is None:
@@ -130,7 +129,7 @@ class SchemaApplyResource:
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         identity = request.context.identity
-        require_administrator(self._store, identity)
+        self._store.require_administrator(identity)
         payload = _read_document(request, max_bytes=self._max_bytes)
         if not isinstance(payload, dict):
             raise no_object()

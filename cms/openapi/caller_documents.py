@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from cms import jsontext
 from cms.openapi.collection_schemas import VisibleCollections
@@ -15,7 +14,10 @@ from cms.store.store import Store
 
 def read_openapi(store: Store, identity: Identity, served: Served) -> bytes:
     """Return the document of OpenAPI for a caller, as JSON."""
-    return store.run_unversioned_read(identity, partial(_cached_openapi, served=served))
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _cached_openapi(context, served=served)
+    return answer
 
 
 def _cached_openapi(context: RequestContext, *, served: Served) -> bytes:

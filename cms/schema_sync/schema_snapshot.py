@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 
 from cms import jsontext
@@ -28,7 +27,8 @@ from cms.schema_sync.sections import (
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.project_info import DIRECTUS_VERSION
-from cms.store.store import Store, require_admin
+from cms.store.store import Store
+from cms.store.write_attempts import require_admin
 
 VERSION = 1
 VENDOR = "postgres"
@@ -67,7 +67,10 @@ def read_snapshot(store: Store, identity: Identity, *, include: Iterable[str] = 
 
     Raises `Refused` FORBIDDEN unless for administrators.
     """
-    return store.run_unversioned_read(identity, partial(_snapshot_document, include=include))
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _snapshot_document(context, include=include)
+    return answer
 
 
 def _snapshot_document(context: RequestContext, *, include: Iterable[str]) -> Record:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from cms.database.connections import Transaction
 from cms.errors import invalid_payload
@@ -26,13 +25,12 @@ from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo, Identity
 from cms.store.snapshot import load_snapshot
-from cms.store.store import Store, require_admin
-from cms.store.write_plan import TransactionWork
+from cms.store.store import Store
+from cms.store.write_attempts import StructureChange, require_admin
 from cms.structure.record_changes import RecordKey
 from cms.structure.structure_history import (
     NamedRecord,
-    StructureChange,
-    change_structure,
+    recording,
 )
 
 _TABLES = {
@@ -47,7 +45,10 @@ def diff_snapshot(store: Store, identity: Identity, document: Document) -> Recor
 
     `ignored` is there for a snapshot with records and settings that have no counterpart here.
     """
-    return store.run_unversioned_read(identity, partial(_diff, document=document))
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _diff(context, document=document)
+    return answer
 
 
 def _diff(context: RequestContext, *, document: Document) -> Record | None:
@@ -102,23 +103,18 @@ def apply_diff(
     Raises `Refused`: UNPROCESSABLE_CONTENT for what would delete data, unless `allows_loss`;
     INVALID_PAYLOAD for a diff that was made for another structure.
     """
-    apply = partial(_apply, store=store, client=identity.client, diff=diff, allows_loss=allows_loss)
-    named: list[NamedRecord] = []
-    change: StructureChange[None] = StructureChange(
-        partial(_apply_and_name, apply=apply, named=named), lambda _: named, diff.collections
-    )
-    change_structure(store, identity, change, idempotency=idempotency)
-
-
-def _apply_and_name(
-    transaction: Transaction,
-    context: RequestContext,
-    *,
-    apply: TransactionWork[list[NamedRecord]],
-    named: list[NamedRecord],
-) -> None:
-    """Apply a diff, which has no answer; `named` then has the changed records."""
-    named[:] = apply(transaction, context)
+    change: StructureChange[None] = store.structure_change(identity, idempotency=idempotency)
+    for attempt in change:
+        history = recording(store, attempt, identity.client, dropped=diff.collections)
+        with attempt as context, history as named:
+            named += _apply(
+                attempt.begin_transaction(),
+                context,
+                store=store,
+                client=identity.client,
+                diff=diff,
+                allows_loss=allows_loss,
+            )
 
 
 def _apply(

@@ -1,38 +1,105 @@
-"""Attempts at the work of a request, and the errors that end them."""
+"""Attempts at the work of a request, which is done again when structure or rights have changed.
+
+The caller iterates over the attempts, and does the work in the block of each:
+
+    for attempt in store.reads(identity):
+        with attempt as context:
+            answer = answer_list(store, context, request)
+    return answer
+
+An error that another attempt may not meet ends its block only, and the loop goes round again. The
+block must not return: what ends an attempt, such as a commit, can still fail.
+"""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import NamedTuple
 
-from cms.database.error_mapping import Stale, UndefinedName
+from cms.database.connections import Database, Fetch
+from cms.database.error_mapping import Deadlock, Stale, UndefinedName, UnexpectedError
+from cms.database.reader import Reader
 from cms.errors import Refused, unavailable
 from cms.schema.model import Version
-from cms.store.snapshot import Snapshot
+from cms.store.actors import find_actor, own_address
+from cms.store.context import RequestContext
+from cms.store.counters import check_version, lock_version
+from cms.store.current_version import current_version
+from cms.store.identity import Identity
+from cms.store.refusals import with_inquiry
+from cms.store.snapshot import Snapshot, Snapshots
 
 ATTEMPTS = 5
 """Attempts at work before it is refused because structure or rights keep changing."""
 
-UNLOCKED_ATTEMPTS = 2
-"""Attempts at a write that do not lock the counters; later ones do."""
+RETRIABLE = (Stale, Refused, UnexpectedError)
+"""Errors that may be those of old structure or rights."""
 
 
-class Attempt(NamedTuple):
-    """One attempt at work, and the snapshot that it uses.
-
-    An attempt that `holds_version` locks the counters, so that structure and rights cannot change.
-    `deadlocked` says that an earlier attempt ended in a deadlock.
-    """
-
-    snapshot: Snapshot
-    holds_version: bool
-    deadlocked: bool
-
-
-class StaleRefusal(NamedTuple):
+class _StaleRefusal(NamedTuple):
     """The counters under which a statement was refused, and PostgreSQL's message."""
 
     version: Version
     message: str
+
+
+class Retries:
+    """The retries of one piece of work: which errors another attempt may not meet.
+
+    A refusal, by the service or by PostgreSQL, counts only if the counters are still those of the
+    snapshot. They only grow: if they are the same after the work was undone, they have been the
+    same all the time.
+    """
+
+    __slots__ = ("_fetch", "_last_error", "database", "deadlocked", "max_attempts", "snapshots")
+
+    def __init__(self, database: Database, snapshots: Snapshots, fetch: Fetch) -> None:
+        self.database = database
+        self.snapshots = snapshots
+        self._fetch = fetch
+        self._last_error: _StaleRefusal | None = None
+        self.deadlocked = False
+        """Whether an attempt ended in a deadlock; the next ones take turns with others."""
+        # Each connection may hold a prepared plan that is out of date, which costs an attempt.
+        self.max_attempts = ATTEMPTS + database.pool_size
+
+    def retry_after(self, error: Exception, snapshot: Snapshot, *, locked: bool) -> None:
+        """Return if another attempt may help, with newer structure and rights; else raise.
+
+        `locked` tells that the counters were locked, so that structure and rights were current.
+        """
+        if isinstance(error, Deadlock):
+            # A deadlock says nothing of the snapshot, which stays.
+            self.deadlocked = True
+            return
+        if isinstance(error, Stale):
+            # Raised by the statement itself, so that there is no need to ask for the counters.
+            self._refuse_repeated(error, snapshot)
+        elif self.is_final(error, snapshot, locked=locked):
+            if isinstance(error, Refused) and error.inquiry:
+                raise with_inquiry(error, self.database.run_primary) from error
+            raise error
+        self.snapshots.refresh(snapshot)
+
+    def _refuse_repeated(self, stale: Stale, snapshot: Snapshot) -> None:
+        """Raise `Refused` for an error that is the same after the structure was loaded again."""
+        # Other counters, or a plan that became invalid, are different with the next snapshot.
+        if not isinstance(stale, UndefinedName):
+            self._last_error = None
+            return
+        error = _StaleRefusal(snapshot.version, str(stale))
+        # The same name is missing under the same structure, so that no attempt would help.
+        if error == self._last_error:
+            raise unavailable("database", f"It refuses the statement: {stale}") from stale
+        self._last_error = error
+
+    def is_final(self, error: Exception, snapshot: Snapshot, *, locked: bool) -> bool:
+        """Tell whether an error counts, because structure and rights were current."""
+        # The counters are asked last: under a lock they are known, and a database that does not
+        # answer must not be asked.
+        if locked or is_unavailable(error):
+            return True
+        return current_version(self._fetch) == snapshot.version
 
 
 def is_unavailable(refusal: Exception) -> bool:
@@ -40,18 +107,90 @@ def is_unavailable(refusal: Exception) -> bool:
     return isinstance(refusal, Refused) and refusal.is_unavailable
 
 
-def refuse_repeated(
-    stale: Stale, snapshot: Snapshot, last_error: StaleRefusal | None
-) -> StaleRefusal | None:
-    """Return the error to compare the next one with.
+class Attempt:
+    """One attempt at the work of a request: the value of its block is the context of the request.
 
-    Raises `Refused` for one that stayed the same after the structure was loaded again.
+    `is_done` tells that the block has ended well, and that what ends the attempt has too.
     """
-    # Other counters, or a plan that became invalid, are different with the next snapshot.
-    if not isinstance(stale, UndefinedName):
-        return None
-    error = StaleRefusal(snapshot.version, str(stale))
-    # The same name is missing under the same structure, so that no further attempt would help.
-    if error == last_error:
-        raise unavailable("database", f"It refuses the statement: {stale}") from stale
-    return error
+
+    __slots__ = ("_identity", "_locked", "_retries", "_snapshot", "_stack", "context", "is_done")
+
+    def __init__(
+        self, retries: Retries, identity: Identity, snapshot: Snapshot, *, locked: bool
+    ) -> None:
+        self._retries = retries
+        self._identity = identity
+        self._snapshot = snapshot
+        self._locked = locked
+        self._stack = ExitStack()
+        self.context: RequestContext | None = None
+        self.is_done = False
+
+    def begin(self) -> bool:
+        """Find the caller, under the locks of this attempt; tell whether its block is to run."""
+        try:
+            self.context = self._open()
+        except BaseException as error:
+            self._end(error)
+            return False
+        if self.context is None:
+            self._end(None)
+            return False
+        return True
+
+    def __enter__(self) -> RequestContext:
+        assert self.context, "an attempt that did not begin"
+        return self.context
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self._end(error)
+        return True
+
+    def _end(self, error: BaseException | None) -> None:
+        """End what the attempt has begun; raise its error, unless another attempt may help."""
+        try:
+            # A transaction is committed at the end of this block, and rolled back by an error.
+            with self._stack:
+                if error is not None:
+                    raise error
+                self._finish()
+        except RETRIABLE as failure:
+            self._retry_after(failure)
+        else:
+            self.is_done = True
+
+    def _open(self) -> RequestContext | None:
+        """Return the context of the work; None where there is nothing left to do."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """Do what belongs to the work, after its block."""
+
+    def _retry_after(self, failure: Exception) -> None:
+        """Return where another attempt may help, else raise."""
+        self._retries.retry_after(failure, self._snapshot, locked=self._locked)
+
+
+class ReadAttempt(Attempt):
+    """An attempt at a read.
+
+    Statements of reads select the counters; `compares_version` is for those that do not.
+    """
+
+    __slots__ = ("compares_version", "reader")
+
+    reader: Reader
+    compares_version: bool
+
+    def _open(self) -> RequestContext:
+        if self._locked:
+            # The work reads by its reader all the same: the transaction is there for its lock.
+            transaction = self._stack.enter_context(self._retries.database.transaction())
+            self._snapshot = lock_version(transaction, self._snapshot, "share_version")
+        actor = find_actor(self._snapshot, self._identity, self.reader.fetch)
+        address = own_address(self._identity)
+        return RequestContext(self._snapshot, actor, self.reader.fetch, self.reader, address)
+
+    def _finish(self) -> None:
+        if self.compares_version:
+            check_version(self._snapshot, current_version(self.reader.fetch))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from cms import jsontext
 from cms.database.connections import Fetch, Transaction
@@ -27,25 +26,6 @@ def lock_key(transaction: Transaction, caller: str, idempotency: Idempotency | N
     if idempotency is not None:
         # An advisory lock, because before the first answer there is no row that could be locked.
         transaction.execute(statement("lock_idempotency_key"), (caller, idempotency.key))
-
-
-def run_idempotently(
-    transaction: Transaction, caller: str, idempotency: Idempotency | None, work: Callable[[], T]
-) -> T:
-    """Do the work and store its answer, or return the answer that is stored.
-
-    An answer is the bytes of a body, None for none, or the value of `data`. Raises `Refused`
-    UNPROCESSABLE_CONTENT when the key came with another request. Work that raises stores nothing.
-    """
-    if idempotency is None:
-        return work()
-    # Under the lock of the key, so that of two calls at once the second finds the first one's.
-    stored_answer = find_stored_answer(transaction, caller, idempotency)
-    if stored_answer is not None:
-        return cast(T, stored_answer.answer)
-    answer = work()
-    store_answer(transaction.execute, caller, idempotency, answer)
-    return answer
 
 
 def store_answer(fetch: Fetch, caller: str, idempotency: Idempotency, answer: object) -> None:
@@ -73,7 +53,10 @@ class StoredAnswer:
 def find_stored_answer(
     transaction: Transaction, caller: str, idempotency: Idempotency
 ) -> StoredAnswer | None:
-    """Return the stored answer of a call; raises `Refused` as `run_idempotently` does."""
+    """Return the stored answer of a call, under the lock of its key.
+
+    Raises `Refused` UNPROCESSABLE_CONTENT when the key came with another request.
+    """
     return _stored_answer(transaction.execute, caller, idempotency)
 
 
@@ -83,7 +66,7 @@ def claim_key(
     """Claim a key for a call whose writes are more than one transaction.
 
     Return None for a claim, which counts so many seconds if the call never ends. Else return the
-    answer of the call before, which may be pending; raises `Refused` as `run_idempotently` does.
+    answer of the call before, which may be pending; raises `Refused` as `find_stored_answer` does.
     """
     values = (caller, idempotency.key, idempotency.request, seconds)
     while not fetch(statement("claim_idempotency_key"), values):

@@ -14,7 +14,10 @@ DIRECTUS_VERSION = "10.13"
 
 def info(store: Store, identity: Identity) -> dict[str, object]:
     """Return the public part of the settings; for administrators the versions as well."""
-    return store.run_unversioned_read(identity, _info)
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _info(context)
+    return answer
 
 
 def _info(context: RequestContext) -> dict[str, object]:

@@ -7,24 +7,16 @@ and an ended session count from the next request on (docs/deployment.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from typing import TypeVar
 
 from cms.database.connections import Database
-from cms.database.error_mapping import Stale, UnexpectedError
-from cms.errors import Refused
-from cms.store.actors import find_actor
-from cms.store.attempts import is_unavailable
+from cms.database.error_mapping import Stale
+from cms.store.actors import find_actor, own_address
+from cms.store.attempts import ReadAttempt, Retries
 from cms.store.context import RequestContext
 from cms.store.current_version import current_version
 from cms.store.identity import Identity
 from cms.store.recent_writers import RecentWriters
 from cms.store.snapshot import Snapshot, Snapshots
-
-T = TypeVar("T")
-
-
-class Behind(Exception):
-    """The replica lacks something that this read needs: the primary has it."""
 
 
 class Replica:
@@ -39,43 +31,51 @@ class Replica:
     ) -> None:
         self._database = database
         self._writers = writers
-        self._reader = database.reader
+        self.reader = database.reader
         self.snapshots = Snapshots(database.fetch, on_structure_change=on_structure_change)
 
-    def read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
-        """Do a read once; raises `Behind` where the primary has to be asked instead.
+    def attempt(self, identity: Identity, *, compares_version: bool) -> ReadAttempt | None:
+        """Return the one attempt at a read on the replica; None where the primary has to be asked.
 
         The primary is asked for callers who have just written, while the replica has another
-        structure or other rights, and whenever an answer of the replica is in doubt.
+        structure or other rights, and whenever an answer of the replica is in doubt: then the
+        attempt ends without being done.
         """
         if self._writers and self._writers.includes(identity):
-            raise Behind
+            return None
         snapshot = self._current_snapshot()
-        try:
-            # A session moves no counter, and a new one may be unknown to the replica.
-            actor = find_actor(snapshot, identity, self._database.fetch_primary)
-            return work(RequestContext(snapshot, actor, self._reader.fetch, self._reader))
-        except Stale:
-            self.snapshots.refresh(snapshot)
-            raise Behind from None
-        except (Refused, UnexpectedError) as refusal:
-            if is_unavailable(refusal) or self._has_version_of(snapshot):
-                raise
-            raise Behind from None
+        if snapshot is None:
+            return None
+        retries = Retries(self._database, self.snapshots, self.reader.fetch)
+        attempt = _ReplicaAttempt(retries, identity, snapshot, locked=False)
+        attempt.reader = self.reader
+        attempt.compares_version = compares_version
+        return attempt
 
-    def _current_snapshot(self) -> Snapshot:
-        """Return the snapshot of the replica; raises `Behind` if it is not that of the primary."""
+    def _current_snapshot(self) -> Snapshot | None:
+        """Return the snapshot of the replica, if it is that of the primary."""
         version = current_version(self._database.fetch_primary)
         snapshot = self.snapshots.current()
         if snapshot.version == version:
             return snapshot
         # Compared first: otherwise each request would load the structure until the replica catches
         # up.
-        if current_version(self._reader.fetch) == version:
+        if current_version(self.reader.fetch) == version:
             snapshot = self.snapshots.refresh(snapshot)
-        if snapshot.version != version:
-            raise Behind
-        return snapshot
+        return snapshot if snapshot.version == version else None
 
-    def _has_version_of(self, snapshot: Snapshot) -> bool:
-        return current_version(self._reader.fetch) == snapshot.version
+
+class _ReplicaAttempt(ReadAttempt):
+    """The attempt at a read on the replica: its errors are those of the primary, or in doubt."""
+
+    def _open(self) -> RequestContext:
+        # A session moves no counter, and a new one may be unknown to the replica.
+        actor = find_actor(self._snapshot, self._identity, self._retries.database.fetch_primary)
+        address = own_address(self._identity)
+        return RequestContext(self._snapshot, actor, self.reader.fetch, self.reader, address)
+
+    def _retry_after(self, failure: Exception) -> None:
+        if isinstance(failure, Stale):
+            self._retries.snapshots.refresh(self._snapshot)
+        elif self._retries.is_final(failure, self._snapshot, locked=False):
+            raise failure

@@ -36,12 +36,12 @@ class _AwaitedTable(NamedTuple):
 
 
 class TableWait:
-    """The waiting of one change of structure, for `seconds` at most."""
+    """The waiting of one change of structure, for as long as a statement may take."""
 
-    def __init__(self, database: Database, seconds: float) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._seconds = seconds
-        self._deadline = time.monotonic() + seconds
+        self._seconds = database.statement_timeout.total_seconds()
+        self._deadline = time.monotonic() + self._seconds
         self._awaited: _AwaitedTable | None = None
         self._has_ended_vacuum = False
 

@@ -29,6 +29,7 @@ from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
+from cms.store.write_attempts import StructureChange
 from cms.structure import metadata
 from cms.structure.collection_indexes import update_indexes
 from cms.structure.duplication_fields import check_duplication_fields, prune_duplication_fields
@@ -46,9 +47,7 @@ from cms.structure.record_changes import RecordKey
 from cms.structure.search_indexes import missing_search_indexes
 from cms.structure.structure_history import (
     NamedRecord,
-    StructureChange,
-    change_structure,
-    first_of,
+    recording,
 )
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -65,8 +64,15 @@ def create_collections(
     idempotency: Idempotency | None = None,
 ) -> list[Record]:
     """Create tables, or folders without one, with their fields; return their records."""
-    creation = StructureChange(partial(_create_all, payloads=payloads), _names_of_created)
-    return change_structure(store, identity, creation, idempotency=idempotency)
+    change: StructureChange[list[Record]] = store.structure_change(
+        identity, idempotency=idempotency
+    )
+    for attempt in change:
+        with attempt as context, recording(store, attempt, identity.client) as named:
+            transaction = attempt.begin_transaction()
+            change.answer = _create_all(transaction, context, payloads=payloads)
+            named += [_named(record["collection"]) for record in change.answer]
+    return change.answer
 
 
 def create_collection(
@@ -77,9 +83,13 @@ def create_collection(
     idempotency: Idempotency | None = None,
 ) -> Record:
     """Create one collection as `create_collections` does, and return its record."""
-    work = first_of(partial(_create_all, payloads=[payload]))
-    creation = StructureChange(work, lambda record: _names_of_created([record]))
-    return change_structure(store, identity, creation, idempotency=idempotency)
+    change: StructureChange[Record] = store.structure_change(identity, idempotency=idempotency)
+    for attempt in change:
+        with attempt as context, recording(store, attempt, identity.client) as named:
+            transaction = attempt.begin_transaction()
+            [change.answer] = _create_all(transaction, context, payloads=[payload])
+            named.append(_named(change.answer["collection"]))
+    return change.answer
 
 
 def _create_all(
@@ -140,10 +150,6 @@ def finish(
     update_indexes(transaction, collection, after.extensions)
 
 
-def _names_of_created(records: list[Record]) -> list[NamedRecord]:
-    return [_named(record["collection"]) for record in records]
-
-
 def update_collection(
     store: Store,
     identity: Identity,
@@ -152,9 +158,13 @@ def update_collection(
     idempotency: Idempotency | None = None,
 ) -> Record:
     """Change the record of a collection and return it."""
-    work = first_of(partial(update_all, patches=[patch]))
-    update = StructureChange(work, lambda _: [_named(patch.name)])
-    return change_structure(store, identity, update, idempotency=idempotency)
+    change: StructureChange[Record] = store.structure_change(identity, idempotency=idempotency)
+    for attempt in change:
+        with attempt as context, recording(store, attempt, identity.client) as named:
+            transaction = attempt.begin_transaction()
+            named.append(_named(patch.name))
+            [change.answer] = update_all(transaction, context, patches=[patch])
+    return change.answer
 
 
 def update_collections(
@@ -165,9 +175,15 @@ def update_collections(
     idempotency: Idempotency | None = None,
 ) -> list[Record]:
     """Change the records of collections, all or none; return them in order."""
-    names = [_named(patch.name) for patch in patches]
-    update = StructureChange(partial(update_all, patches=patches), lambda _: names)
-    return change_structure(store, identity, update, idempotency=idempotency)
+    change: StructureChange[list[Record]] = store.structure_change(
+        identity, idempotency=idempotency
+    )
+    for attempt in change:
+        with attempt as context, recording(store, attempt, identity.client) as named:
+            transaction = attempt.begin_transaction()
+            named += [_named(patch.name) for patch in patches]
+            change.answer = update_all(transaction, context, patches=patches)
+    return change.answer
 
 
 def update_all(
@@ -202,9 +218,12 @@ def delete_collection(
     store: Store, identity: Identity, name: str, *, idempotency: Idempotency | None = None
 ) -> None:
     """Drop a table with its items, its records, and every reference to it."""
-    names = [_named(name)]
-    deletion = StructureChange(partial(delete, name=name), lambda _: names, frozenset({name}))
-    change_structure(store, identity, deletion, idempotency=idempotency)
+    change: StructureChange[None] = store.structure_change(identity, idempotency=idempotency)
+    for attempt in change:
+        history = recording(store, attempt, identity.client, dropped=[name])
+        with attempt as context, history as named:
+            named.append(_named(name))
+            delete(attempt.begin_transaction(), context, name=name)
 
 
 def delete(transaction: Transaction, context: RequestContext, *, name: str) -> None:

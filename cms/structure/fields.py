@@ -22,6 +22,7 @@ from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
+from cms.store.write_attempts import StructureChange
 from cms.structure import metadata
 from cms.structure.alterations import alter, problems_of_change, rename_field
 from cms.structure.collection_indexes import drop_search_index, update_indexes
@@ -46,9 +47,7 @@ from cms.structure.lookup import (
 from cms.structure.record_changes import RecordKey
 from cms.structure.structure_history import (
     NamedRecord,
-    StructureChange,
-    change_structure,
-    first_of,
+    recording,
 )
 
 
@@ -61,11 +60,14 @@ def create_field(
     idempotency: Idempotency | None = None,
 ) -> Record:
     """Add a column, or an alias without one; return its record."""
-    creation = StructureChange(
-        partial(create, collection=collection, payload=payload),
-        lambda record: [_named(collection, record["field"])],
-    )
-    return change_structure(store, identity, creation, idempotency=idempotency)
+    change: StructureChange[Record] = store.structure_change(identity, idempotency=idempotency)
+    for attempt in change:
+        with attempt as context, recording(store, attempt, identity.client) as named:
+            transaction = attempt.begin_transaction()
+            record = create(transaction, context, collection=collection, payload=payload)
+            named.append(_named(collection, record["field"]))
+            change.answer = record
+    return change.answer
 
 
 def create(
@@ -97,11 +99,14 @@ def update_field(
     idempotency: Idempotency | None = None,
 ) -> Record:
     """Change a field and return its record."""
-    work = first_of(partial(update_all, collection=collection, patches=[patch]))
-    update = StructureChange(
-        work, lambda record: [_named(collection, record["field"], former=patch.name)]
-    )
-    return change_structure(store, identity, update, idempotency=idempotency)
+    change: StructureChange[Record] = store.structure_change(identity, idempotency=idempotency)
+    for attempt in change:
+        with attempt as context, recording(store, attempt, identity.client) as named:
+            transaction = attempt.begin_transaction()
+            records = update_all(transaction, context, collection=collection, patches=[patch])
+            named += _names_of_updated(records, collection=collection, patches=[patch])
+            change.answer = records[0]
+    return change.answer
 
 
 def update_fields(
@@ -113,11 +118,16 @@ def update_fields(
     idempotency: Idempotency | None = None,
 ) -> list[Record]:
     """Change fields of a collection, all or none; return their records in order."""
-    update = StructureChange(
-        partial(update_all, collection=collection, patches=patches),
-        partial(_names_of_updated, collection=collection, patches=patches),
+    change: StructureChange[list[Record]] = store.structure_change(
+        identity, idempotency=idempotency
     )
-    return change_structure(store, identity, update, idempotency=idempotency)
+    for attempt in change:
+        with attempt as context, recording(store, attempt, identity.client) as named:
+            transaction = attempt.begin_transaction()
+            records = update_all(transaction, context, collection=collection, patches=patches)
+            named += _names_of_updated(records, collection=collection, patches=patches)
+            change.answer = records
+    return change.answer
 
 
 def update_all(
@@ -158,9 +168,12 @@ def delete_field(
     idempotency: Idempotency | None = None,
 ) -> None:
     """Drop a column with its data, its relations, and everything that names it."""
-    names = [_named(collection, field)]
-    deletion = StructureChange(partial(delete, collection=collection, name=field), lambda _: names)
-    change_structure(store, identity, deletion, idempotency=idempotency)
+    change: StructureChange[None] = store.structure_change(identity, idempotency=idempotency)
+    for attempt in change:
+        with attempt as context, recording(store, attempt, identity.client) as named:
+            transaction = attempt.begin_transaction()
+            named.append(_named(collection, field))
+            delete(transaction, context, collection=collection, name=field)
 
 
 def delete(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from cms.database.connections import Transaction
 from cms.database.statements import statement
@@ -38,6 +37,7 @@ from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
+from cms.store.write_attempts import StructureChange
 from cms.structure import metadata
 from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.fields import add_column, insert_field_record
@@ -48,8 +48,7 @@ from cms.structure.lookup import ManySide, many_side_of, require_alterable, requ
 from cms.structure.record_changes import RecordKey
 from cms.structure.structure_history import (
     NamedRecord,
-    StructureChange,
-    change_structure,
+    recording,
 )
 
 
@@ -61,8 +60,13 @@ def create_relation(
     idempotency: Idempotency | None = None,
 ) -> Record:
     """Make a relation and return its record: many-to-one, many-to-any, or a whole many-to-many."""
-    creation = StructureChange(partial(create, payload=payload), _named)
-    return change_structure(store, identity, creation, idempotency=idempotency)
+    change: StructureChange[Record] = store.structure_change(identity, idempotency=idempotency)
+    for attempt in change:
+        with attempt as context, recording(store, attempt, identity.client) as named:
+            transaction = attempt.begin_transaction()
+            change.answer = create(transaction, context, payload=payload)
+            named += _named(change.answer)
+    return change.answer
 
 
 def create(
@@ -97,9 +101,15 @@ def update_relation(
 ) -> Record:
     """Change the record of the relation of a field, or the actions of its foreign key."""
     collection, field = many_side
-    changing = partial(update, collection=collection, field=field, payload=payload)
-    change = StructureChange(changing, _named)
-    return change_structure(store, identity, change, idempotency=idempotency)
+    change: StructureChange[Record] = store.structure_change(identity, idempotency=idempotency)
+    for attempt in change:
+        with attempt as context, recording(store, attempt, identity.client) as named:
+            transaction = attempt.begin_transaction()
+            change.answer = update(
+                transaction, context, collection=collection, field=field, payload=payload
+            )
+            named += _named(change.answer)
+    return change.answer
 
 
 def update(
@@ -127,9 +137,12 @@ def delete_relation(
 ) -> None:
     """Delete the record of the relation of a field; foreign keys and junctions remain."""
     collection, field = many_side
-    deletion = partial(delete, collection=collection, field=field)
-    change = StructureChange(deletion, _named)
-    change_structure(store, identity, change, idempotency=idempotency)
+    change: StructureChange[None] = store.structure_change(identity, idempotency=idempotency)
+    for attempt in change:
+        with attempt as context, recording(store, attempt, identity.client) as named:
+            transaction = attempt.begin_transaction()
+            former = delete(transaction, context, collection=collection, field=field)
+            named += _named(former)
 
 
 def delete(

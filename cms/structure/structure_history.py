@@ -7,10 +7,10 @@ of records that the call does not name have a revision of a named record as thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from cms import jsontext
 from cms.database.connections import Transaction
@@ -30,11 +30,10 @@ from cms.schema.system import (
     is_system,
 )
 from cms.store.context import RequestContext
-from cms.store.idempotency import Idempotency
-from cms.store.identity import Author, ClientInfo, Identity
+from cms.store.identity import Author, ClientInfo
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
-from cms.store.write_plan import TransactionWork
+from cms.store.write_attempts import WriteAttempt
 from cms.structure.record_changes import (
     DEPENDENTS,
     ChangeEntry,
@@ -47,8 +46,6 @@ from cms.structure.record_changes import (
 )
 from cms.text_shapes import MASK
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class NamedRecord:
@@ -58,52 +55,32 @@ class NamedRecord:
     former: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StructureChange(Generic[T]):
-    """A change of structure: `make` makes it in a transaction.
-
-    `named` returns the records that the call names, given the result of `make`; `dropped` has the
-    collections that the call may delete.
-    """
-
-    make: TransactionWork[T]
-    named: Callable[[T], Iterable[NamedRecord]]
-    dropped: frozenset[str] = frozenset()
-
-
-def change_structure(
+@contextmanager
+def recording(
     store: Store,
-    identity: Identity,
-    change: StructureChange[T],
-    *,
-    idempotency: Idempotency | None = None,
-) -> T:
-    """Change the structure as `Store.run_structure_change` does, and record the changes."""
-    make_and_record = partial(_make_and_record, store, change, identity.client)
-    return store.run_structure_change(identity, make_and_record, idempotency=idempotency)
-
-
-def first_of(work: TransactionWork[list[T]]) -> TransactionWork[T]:
-    """Return work on several records as that on one."""
-    return lambda transaction, context: work(transaction, context)[0]
-
-
-def _make_and_record(
-    store: Store,
-    change: StructureChange[T],
+    attempt: WriteAttempt,
     client: ClientInfo,
-    transaction: Transaction,
-    context: RequestContext,
-) -> T:
+    *,
+    dropped: Iterable[str] = (),
+) -> Iterator[list[NamedRecord]]:
+    """Record in the history what the block changes of the structure, in the attempt's transaction.
+
+    The block adds the records that the call names to the list; `dropped` are the collections that
+    it may delete.
+    """
+    context = attempt.context
+    assert context
+    transaction = attempt.begin_transaction()
     old_catalogue = context.snapshot.catalogue
     # Rows of tables have to be read before the change; the catalogue is kept as it was.
     stored = _permissions(transaction, old_catalogue)
-    dropped = change.dropped & old_catalogue.collections.keys()
-    if dropped:
-        stored |= _dependents(transaction, old_catalogue, dropped)
-    result = change.make(transaction, context)
+    existing = frozenset(dropped) & old_catalogue.collections.keys()
+    if existing:
+        stored |= _dependents(transaction, old_catalogue, existing)
+    listed: list[NamedRecord] = []
+    yield listed
     # A call may name a record twice, which has one revision all the same.
-    named = list(dict.fromkeys(change.named(result)))
+    named = list(dict.fromkeys(listed))
     # Before the records are compared, which then have the new names on both sides.
     renamed = _rename_in_history(transaction, named)
     snapshot = load_snapshot(transaction)
@@ -113,14 +90,13 @@ def _make_and_record(
     # The snapshot of the context is older than the change, and so still has all records.
     before = _records(old_catalogue, renamed, unchanged) | stored
     # First of all steps: others change the structure again.
-    transaction.after_commit.insert(0, lambda _: store.adopt(snapshot))
+    transaction.after_commit.insert(0, lambda _: store.snapshots.adopt(snapshot))
     after = _records(catalogue, {}, unchanged)
     after |= _permissions(transaction, catalogue)
     _mask_defaults(transaction, before, after)
     author = client.author(context.actor.user)
     changes = _record_changes(transaction, author, named, before, after)
     _queue_runs(transaction, context, client, changes)
-    return result
 
 
 def _queue_runs(

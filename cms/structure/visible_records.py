@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import NoReturn
 
 from cms.access.visible_structure import known_catalogue
@@ -25,7 +24,10 @@ from cms.structure.lookup import require_relation
 
 def list_collections(store: Store, identity: Identity) -> list[Record]:
     """Return the records of all collections that the caller may know of, by name."""
-    return store.run_unversioned_read(identity, _collection_records)
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _collection_records(context)
+    return answer
 
 
 def _collection_records(context: RequestContext) -> list[Record]:
@@ -36,7 +38,10 @@ def _collection_records(context: RequestContext) -> list[Record]:
 
 def read_collection(store: Store, identity: Identity, name: str) -> Record:
     """Return one record; raises `Refused` NOT_FOUND for administrators, else FORBIDDEN."""
-    return store.run_unversioned_read(identity, partial(_collection_record, name=name))
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _collection_record(context, name=name)
+    return answer
 
 
 def _collection_record(context: RequestContext, *, name: str) -> Record:
@@ -49,7 +54,10 @@ def _collection_record(context: RequestContext, *, name: str) -> Record:
 
 def list_fields(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
     """Return the records of the fields of one collection, or of all."""
-    return store.run_unversioned_read(identity, partial(_field_records, collection=collection))
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _field_records(context, collection=collection)
+    return answer
 
 
 def _field_records(context: RequestContext, *, collection: str | None) -> list[Record]:
@@ -66,8 +74,10 @@ def _field_records(context: RequestContext, *, collection: str | None) -> list[R
 
 def read_field(store: Store, identity: Identity, collection: str, field: str) -> Record:
     """Return one record; raises `Refused` NOT_FOUND for administrators, else FORBIDDEN."""
-    read = partial(_field_record, collection=collection, field=field)
-    return store.run_unversioned_read(identity, read)
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _field_record(context, collection=collection, field=field)
+    return answer
 
 
 def _field_record(context: RequestContext, *, collection: str, field: str) -> Record:
@@ -80,7 +90,10 @@ def _field_record(context: RequestContext, *, collection: str, field: str) -> Re
 
 def list_relations(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
     """Return the records of all relations, or of those that have the collection on a side."""
-    return store.run_unversioned_read(identity, partial(_relation_records, collection=collection))
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _relation_records(context, collection=collection)
+    return answer
 
 
 def _relation_records(context: RequestContext, *, collection: str | None) -> list[Record]:
@@ -94,8 +107,10 @@ def _relation_records(context: RequestContext, *, collection: str | None) -> lis
 
 def read_relation(store: Store, identity: Identity, collection: str, field: str) -> Record:
     """Return the record of the relation of a field at either side; raises `Refused` NOT_FOUND."""
-    read = partial(_relation_record, collection=collection, field=field)
-    return store.run_unversioned_read(identity, read)
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _relation_record(context, collection=collection, field=field)
+    return answer
 
 
 def _relation_record(context: RequestContext, *, collection: str, field: str) -> Record:

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from cms.config import Config
-from cms.database.connections import Transaction
 from cms.errors import Refused
 from cms.flows.operations import OPERATIONS
 from cms.flows.run import OpenTransaction, Rejected, Run, Services
-from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.store import Store
 from tests.flows.runs import SERVICE, do, new_run, rejection, somebody
@@ -183,16 +181,15 @@ def test_in_a_filter_flow_everything_happens_in_its_transaction(
     """What an operation rejects is undone, and the transaction goes on."""
     name = pages.name
 
-    def work(transaction: Transaction, context: RequestContext) -> list[Any]:
-        run = new_run(services)
-        run.transaction = OpenTransaction(transaction, context)
-        keys = do(run, "item-create", collection=name, payload={"title": "One"})
-        assert refusal(run, "item-create", collection=name, payload={"id": 1}) != ""
-        items = do(run, "item-read", collection=name, query={"fields": ["title"]})
-        assert pages.column("id") == []
-        return [keys, items]
-
-    assert services.store.run_in_transaction(SERVICE, work) == [[1], [{"title": "One"}]]
+    for attempt in services.store.write(SERVICE):
+        with attempt as context:
+            run = new_run(services)
+            run.transaction = OpenTransaction(attempt.begin_transaction(), context)
+            keys = do(run, "item-create", collection=name, payload={"title": "One"})
+            assert refusal(run, "item-create", collection=name, payload={"id": 1}) != ""
+            items = do(run, "item-read", collection=name, query={"fields": ["title"]})
+            assert pages.column("id") == []
+    assert [keys, items] == [[1], [{"title": "One"}]]
     assert pages.column("title") == ["One"]
 
 

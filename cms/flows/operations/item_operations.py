@@ -25,6 +25,7 @@ from cms.query.language.ast import EMPTY_QUERY
 from cms.store.actors import find_actor
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
+from cms.store.write_attempts import Write
 from cms.store.write_plan import WritePlan, transaction_plan
 
 T = TypeVar("T")
@@ -150,7 +151,11 @@ def _run(options: RenderedOptions, run: Run, plan: Callable[[RequestContext], Wr
     """Run a plan in a transaction of its own, or in that of the filter flow."""
     identity = _identity(options, run)
     if run.transaction is None:
-        return run.services.store.run_write(identity, plan)
+        write: Write[T] = run.services.store.write(identity)
+        for attempt in write:
+            with attempt as own_context:
+                write.answer = attempt.run(plan(own_context))
+        return write.answer
     with run.open_transaction() as transaction:
         # Not the snapshot of the write: an operation before this one may have changed rights, and
         # the new ones apply already.

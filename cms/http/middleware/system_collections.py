@@ -32,7 +32,6 @@ class SystemCollectionGuard:
         # Falcon calls this between routing and the resource: the template tells which route it is,
         # as the same name may stand in others.
         if is_system(name) and template.startswith(_ITEM_PATHS) and request.method != "OPTIONS":
-            self._store.run_unversioned_read(
-                request.context.identity,
-                lambda context: require_not_system(name, context.actor.policy),
-            )
+            for attempt in self._store.unversioned_reads(request.context.identity):
+                with attempt as context:
+                    require_not_system(name, context.actor.policy)

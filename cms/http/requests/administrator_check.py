@@ -6,7 +6,6 @@ import falcon
 
 from cms.database.error_mapping import Stale, UnexpectedError
 from cms.errors import Refused
-from cms.store.administrators import require_administrator
 from cms.store.store import Store
 
 
@@ -17,7 +16,7 @@ def is_administrator(store: Store, request: falcon.Request) -> bool:
         # Most calls come from load balancers, whose calls need no lookup of the caller.
         if identity.is_anonymous:
             return False
-        require_administrator(store, identity)
+        store.require_administrator(identity)
     except (Refused, Stale, UnexpectedError):
         return False
     return True

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from cms.database.connections import Transaction, single_values
+from cms.database.connections import single_values
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_payload, not_found
 from cms.items.history.comment_payloads import parse_change, parse_changes, parse_new_comments
@@ -26,6 +25,7 @@ from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
+from cms.store.write_attempts import Write, WriteAttempt
 
 ONLY_COMMENTS = (RowTest("action", "_eq", "comment"),)
 
@@ -50,8 +50,12 @@ def comment(
     require_user(identity)
     single = not isinstance(payload, list)
     texts = parse_new_comments(payload if isinstance(payload, list) else [payload])
-    work = partial(_insert, query_string=query_string, texts=texts, single=single)
-    return _run(store, identity, work, idempotency=idempotency)
+    write: Write[bytes | None] = store.write(identity, idempotency=idempotency)
+    for attempt in write:
+        with attempt as context:
+            executor = _executor(store, identity, attempt, context)
+            write.answer = _insert(executor, query_string=query_string, texts=texts, single=single)
+    return write.answer
 
 
 def _insert(
@@ -102,8 +106,12 @@ def change_comment(
     """Give a comment another text; only its author and administrators may."""
     require_user(identity)
     text = parse_change(payload)
-    work = partial(_change_one, target=target, key=key, text=text)
-    return _run(store, identity, work, idempotency=target.idempotency)
+    write: Write[bytes | None] = store.write(identity, idempotency=target.idempotency)
+    for attempt in write:
+        with attempt as context:
+            executor = _executor(store, identity, attempt, context)
+            write.answer = _change_one(executor, target=target, key=key, text=text)
+    return write.answer
 
 
 def _change_one(executor: Executor, *, target: WriteTarget, key: str, text: str) -> bytes | None:
@@ -121,8 +129,12 @@ def change_comments(
     One comment that the caller may not change refuses them all.
     """
     require_user(identity)
-    work = partial(_change_many, query_string=target.query_string, payload=payload)
-    return _run(store, identity, work, idempotency=target.idempotency)
+    write: Write[bytes | None] = store.write(identity, idempotency=target.idempotency)
+    for attempt in write:
+        with attempt as context:
+            executor = _executor(store, identity, attempt, context)
+            write.answer = _change_many(executor, query_string=target.query_string, payload=payload)
+    return write.answer
 
 
 def _change_many(executor: Executor, *, query_string: str, payload: object) -> bytes | None:
@@ -165,8 +177,11 @@ def _write_texts(
 def delete_comment(store: Store, identity: Identity, target: WriteTarget, *, key: str) -> None:
     """Delete a comment; only its author and administrators may."""
     require_user(identity)
-    work = partial(_delete_one, key=key, if_match=target.if_match)
-    _run(store, identity, work, idempotency=target.idempotency)
+    write: Write[None] = store.write(identity, idempotency=target.idempotency)
+    for attempt in write:
+        with attempt as context:
+            executor = _executor(store, identity, attempt, context)
+            _delete_one(executor, key=key, if_match=target.if_match)
 
 
 def _delete_one(executor: Executor, *, key: str, if_match: str | None) -> None:
@@ -179,8 +194,11 @@ def delete_comments(store: Store, identity: Identity, target: WriteTarget, paylo
     One comment that the caller may not delete refuses them all.
     """
     require_user(identity)
-    work = partial(_delete_many, payload=payload)
-    _run(store, identity, work, idempotency=target.idempotency)
+    write: Write[None] = store.write(identity, idempotency=target.idempotency)
+    for attempt in write:
+        with attempt as context:
+            executor = _executor(store, identity, attempt, context)
+            _delete_many(executor, payload=payload)
 
 
 def _delete_many(executor: Executor, *, payload: object) -> None:
@@ -195,28 +213,13 @@ def _delete(executor: Executor, keys: Sequence[str], *, if_match: str | None = N
 # The transaction
 
 
-def _run(
-    store: Store,
-    identity: Identity,
-    work: Callable[[Executor], T],
-    *,
-    idempotency: Idempotency | None = None,
-) -> T:
-    """Do the work in a transaction, with the executor of that transaction."""
-    in_transaction = partial(_with_executor, store, identity, work)
-    return store.run_in_transaction(identity, in_transaction, idempotency=idempotency)
-
-
-def _with_executor(
-    store: Store,
-    identity: Identity,
-    work: Callable[[Executor], T],
-    transaction: Transaction,
-    context: RequestContext,
-) -> T:
+def _executor(
+    store: Store, identity: Identity, attempt: WriteAttempt, context: RequestContext
+) -> Executor:
+    """Return what writes in the transaction of an attempt, for a caller who is a user."""
     # The token of a share has rights, but is no user who could be the author.
     require_own_user(context)
-    return work(Executor(store, context, transaction, identity.client))
+    return Executor(store, context, attempt.begin_transaction(), identity.client)
 
 
 def _activity(executor: Executor) -> Collection:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from cms import jsontext
@@ -71,7 +70,9 @@ def revert(
     `Refused` NOT_FOUND for an unknown revision and for an item that is gone.
     """
     # On the primary: a replica may not have the revision yet.
-    former = store.run_primary_read(identity, partial(_former_item, store, revision))
+    for attempt in store.primary_reads(identity):
+        with attempt as context:
+            former = _former_item(store, revision, context)
     target = target._replace(collection=former.collection.name)
     return writes.restore(store, identity, target, key=former.key, payload=former.payload)
 
@@ -80,7 +81,9 @@ def _narrowed_to_item(
     store: Store, identity: Identity, request: ReadRequest, *, key: str
 ) -> ReadRequest:
     """Return the request narrowed to the revisions of one item; raises `Refused` NOT_FOUND."""
-    tests = store.run_read(identity, partial(_tests_of_item, store, request.collection, key))
+    for attempt in store.reads(identity):
+        with attempt as context:
+            tests = _tests_of_item(store, request.collection, key, context)
     return ReadRequest(REVISIONS, request.query_string, only=tests)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -23,7 +22,6 @@ from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.expressions import predicate
 from cms.schema.model import Catalogue, Collection
 from cms.schema.system import ENDPOINTS, STRUCTURE_COLLECTIONS
-from cms.store.administrators import require_administrator
 from cms.store.context import RequestContext
 from cms.store.identity import ANONYMOUS, Identity
 from cms.store.store import Store
@@ -55,12 +53,15 @@ def explain(store: Store, identity: Identity, path: str, *, user: str | None = N
     Raises `Refused` as the read itself would, and INVALID_QUERY for a user that may not act.
     """
     # This check is for the caller; everything else uses the rights of the user who is asked about.
-    require_administrator(store, identity)
+    store.require_administrator(identity)
     read = _parse_path(path)
     caller = identity
     if user is not None:
         caller = _identity_of(store, user)
-    return store.run_unversioned_read(caller, partial(_explain_read, store, read))
+    for attempt in store.unversioned_reads(caller):
+        with attempt as context:
+            answer = _explain_read(store, read, context)
+    return answer
 
 
 def _explain_read(store: Store, read: _ItemsRead, context: RequestContext) -> Explanation:
@@ -92,11 +93,13 @@ def explain_rights(
     It comes with its rule in words and in SQL; one that cannot be applied comes with its `fault`.
     Only administrators may ask.
     """
-    require_administrator(store, identity)
+    store.require_administrator(identity)
     if action not in ACTIONS:
         raise invalid_query(f"action is one of {', '.join(ACTIONS)}", parameter="action")
-    explain_grants = partial(_explain_grants, name=collection, action=action)
-    return store.run_unversioned_read(_identity_of(store, user), explain_grants)
+    for attempt in store.unversioned_reads(_identity_of(store, user)):
+        with attempt as context:
+            answer = _explain_grants(context, name=collection, action=action)
+    return answer
 
 
 def _explain_grants(context: RequestContext, *, name: str, action: str) -> list[Explanation]:
@@ -161,7 +164,9 @@ def _identity_of(store: Store, user: str) -> Identity:
             # Also a user who still has to set up a second factor has rights to explain.
             identity = Identity(user=str(uuid.UUID(user)), may_enrol=True)
         # An empty read: it is refused where the user may not act.
-        store.run_unversioned_read(identity, lambda context: None)
+        for attempt in store.unversioned_reads(identity):
+            with attempt:
+                pass
     except (ValueError, Refused):
         raise invalid_query(
             f'user is the id of an active user, or "{PUBLIC}"', parameter="user"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from cms.access.abilities import Ability, abilities, effective_grants, fields_of, presets_of
 from cms.access.guard import readable_collection, view_of
@@ -28,7 +27,10 @@ def my_abilities(store: Store, identity: Identity) -> dict[str, dict[str, Abilit
 
     Without credentials that is what the Public role may do.
     """
-    return store.run_unversioned_read(identity, _abilities)
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _abilities(context)
+    return answer
 
 
 def _abilities(context: RequestContext) -> dict[str, dict[str, Ability]]:
@@ -43,8 +45,14 @@ def my_item_abilities(
     Raises `Refused` as a read of the item does.
     """
     if key is None:
-        return store.run_unversioned_read(identity, partial(_singleton_abilities, name=name))
-    return store.run_unversioned_read(identity, partial(_item_abilities, name=name, key=key))
+        for attempt in store.unversioned_reads(identity):
+            with attempt as context:
+                answer = _singleton_abilities(context, name=name)
+        return answer
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _item_abilities(context, name=name, key=key)
+    return answer
 
 
 def _singleton_abilities(context: RequestContext, *, name: str) -> dict[str, Ability]:

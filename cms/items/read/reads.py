@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from cms.access.guard import readable_collection, view_of
@@ -54,7 +53,10 @@ NO_ROW_VERSION = "no row"
 
 def read_list(store: Store, identity: Identity, request: ReadRequest) -> ReadAnswer:
     """Return the answer of a list read, or of a singleton's one object."""
-    return store.run_read(identity, partial(_answer_list, store, request))
+    for attempt in store.reads(identity):
+        with attempt as context:
+            answer = _answer_list(store, request, context)
+    return answer
 
 
 def _answer_list(store: Store, request: ReadRequest, context: RequestContext) -> ReadAnswer:
@@ -120,7 +122,10 @@ def data_of(context: RequestContext, name: str, statement: Statement, rows: list
 
 def read_one(store: Store, identity: Identity, request: ReadRequest, *, key: str) -> ReadAnswer:
     """Return the answer of the read of one item; NOT_FOUND when there is none for this caller."""
-    return store.run_read(identity, partial(_answer_one, store, request, key))
+    for attempt in store.reads(identity):
+        with attempt as context:
+            answer = _answer_one(store, request, key, context)
+    return answer
 
 
 def _answer_one(
@@ -229,7 +234,10 @@ def read_me(store: Store, identity: Identity, request: ReadRequest) -> ReadAnswe
     """
     require_user(identity)
     identity = identity._replace(may_enrol=True)
-    return store.run_read(identity, partial(_answer_me, store, request))
+    for attempt in store.reads(identity):
+        with attempt as context:
+            answer = _answer_me(store, request, context)
+    return answer
 
 
 def _answer_me(store: Store, request: ReadRequest, context: RequestContext) -> ReadAnswer:

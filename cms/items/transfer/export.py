@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple, NoReturn
 
 from cms.database.connections import Row
@@ -49,9 +48,13 @@ def export(store: Store, identity: Identity, request: ReadRequest, *, file_forma
     `FORMATS`, and those of any read.
     """
     if file_format not in FORMATS:
-        store.run_read(identity, partial(_refuse_format, store, request))
+        for attempt in store.reads(identity):
+            with attempt as context:
+                _refuse_format(store, request, context)
     writer = FORMATS[file_format]
-    stream = store.run_read(identity, partial(_open_stream, store, request))
+    for attempt in store.reads(identity):
+        with attempt as context:
+            stream = _open_stream(store, request, context)
     filename = f"{request.collection}.{file_format}"
     return Export(writer.media_type, filename, writer.write(stream.batches, stream.keys))
 

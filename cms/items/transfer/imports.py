@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import BinaryIO, NamedTuple
 
 from cms import jsontext
@@ -46,6 +45,7 @@ from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.refusals import index_of, with_inquiry
 from cms.store.store import Store
+from cms.store.write_attempts import Write
 
 BATCH_ROWS = 5_000
 BATCH_BYTES = 1 << 20
@@ -84,7 +84,9 @@ class Upload:
 
 def require_import(store: Store, identity: Identity, name: str) -> None:
     """Refuse a caller who may not write to the collection, before the file is received."""
-    store.run_primary_read(identity, partial(_new_call, store, identity, name))
+    for attempt in store.primary_reads(identity):
+        with attempt as context:
+            _new_call(store, identity, name, context)
 
 
 def import_file(
@@ -100,21 +102,13 @@ def import_file(
     A row with the key of an item that the caller can read changes that item; any other row is a new
     item. Raises `Refused` with the lines of all problems; then nothing has been written.
     """
-    write = partial(_import, store, identity, name, upload)
-    return store.run_in_transaction(identity, write, idempotency=idempotency)
-
-
-def _import(
-    store: Store,
-    identity: Identity,
-    name: str,
-    upload: Upload,
-    transaction: Transaction,
-    context: RequestContext,
-) -> bytes | None:
-    # A new call for each attempt: the import counts and keeps problems as it goes on.
-    call = _new_call(store, identity, name, context)
-    return _Import(call, transaction).run(upload)
+    write: Write[bytes | None] = store.write(identity, idempotency=idempotency)
+    for attempt in write:
+        with attempt as context:
+            # A new call for each attempt: the import counts and keeps problems as it goes on.
+            call = _new_call(store, identity, name, context)
+            write.answer = _Import(call, attempt.begin_transaction()).run(upload)
+    return write.answer
 
 
 def _new_call(store: Store, identity: Identity, name: str, context: RequestContext) -> WriteCall:

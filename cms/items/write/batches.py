@@ -52,7 +52,7 @@ from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.refusals import RunQuestion
 from cms.store.store import Store
-from cms.store.write_plan import WritePlan
+from cms.store.write_attempts import Write
 
 _LOCK_ROWS = WriteIntent(("update", "delete"))
 _CODES_OF_OTHER_ROWS = frozenset({"INVALID_FOREIGN_KEY", "RECORD_NOT_UNIQUE"})
@@ -75,30 +75,19 @@ def run_batch(
     # [{"id": "a", "method": "create", "collection": "authors", "data": {"name": "Ada"}},
     #  {"method": "delete", "collection": "drafts", "key": {"$result": "a.draft"}}]
     operations = parse_operations(payload)
-    plan = partial(_plan_batch, store, identity, operations, max_bytes)
-    return store.run_write(identity, plan, idempotency=idempotency)
-
-
-def _plan_batch(
-    store: Store,
-    identity: Identity,
-    operations: Sequence[BatchOperation],
-    max_bytes: int,
-    context: RequestContext,
-) -> WritePlan[bytes]:
-    # One allowance for all operations: together they are one answer. Its time begins here, so that
-    # a repeated attempt, which plans anew, has all of it again.
-    allowance = Allowance(store.statement_timeout, store.max_answer_size)
-
-    def run(transaction: Transaction) -> bytes:
-        with_allowance = replace(transaction, allowance=allowance)
-        # Each operation is planned only when its turn comes, and must see the ones before it.
-        in_transaction = context._replace(fetch=with_allowance.execute)
-        results = OperationResults(max_bytes)
-        batch = _BatchRun(store, in_transaction, identity, with_allowance, results)
-        return _run_batch(batch, operations)
-
-    return WritePlan(run)
+    write: Write[bytes] = store.write(identity, idempotency=idempotency)
+    for attempt in write:
+        with attempt as context:
+            # One allowance for all operations: together they are one answer. Its time begins here,
+            # so that a repeated attempt has all of it again.
+            allowance = Allowance(store.statement_timeout, store.max_answer_size)
+            transaction = replace(attempt.begin_transaction(), allowance=allowance)
+            # Each operation is planned only when its turn comes, and must see the ones before it.
+            in_transaction = context._replace(fetch=transaction.execute)
+            results = OperationResults(max_bytes)
+            batch = _BatchRun(store, in_transaction, identity, transaction, results)
+            write.answer = _run_batch(batch, operations)
+    return write.answer
 
 
 def _run_batch(batch: _BatchRun, operations: Sequence[BatchOperation]) -> bytes:

@@ -7,7 +7,6 @@ changes the positions of items between the two that the caller may not even see.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import NamedTuple
 
 from cms.access.guard import writable_collection
@@ -26,6 +25,7 @@ from cms.schema.model import Collection, Field
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
 from cms.store.store import Store
+from cms.store.write_attempts import Write
 
 
 class _MoveKeys(NamedTuple):
@@ -52,8 +52,11 @@ def move_item(
     whole numbers, NOT_FOUND for an item that does not exist, PRECONDITION_FAILED for an `item` that
     has changed since.
     """
-    work = partial(_move_authorized, store, identity, target, payload)
-    store.run_in_transaction(identity, work, idempotency=target.idempotency)
+    write: Write[None] = store.write(identity, idempotency=target.idempotency)
+    for attempt in write:
+        with attempt as context:
+            transaction = attempt.begin_transaction()
+            _move_authorized(store, identity, target, payload, transaction, context)
 
 
 def _move_authorized(

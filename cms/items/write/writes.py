@@ -1,7 +1,7 @@
 """The calls that write items (docs/writes.md), each in one transaction or in one statement.
 
-Every function here plans its call outside a transaction (cms/items/write/plans.py), and has
-`Store.run_write` run the plan: after a change of structure or rights it plans and runs again.
+Every function here plans its call before its transaction begins (cms/items/write/plans.py), and
+does so again after a change of structure or rights.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
+from cms.store.write_attempts import Write
 from cms.store.write_plan import WritePlan
 
 _RIGHTS_COLLECTIONS = frozenset({ROLES, PERMISSIONS, SETTINGS})
@@ -250,12 +251,15 @@ def _run(
     target: WriteTarget,
     operation: WriteOperation[T],
 ) -> T:
-    return store.run_write(
+    write: Write[T] = store.write(
         identity,
-        partial(_plan, store, identity, target, operation),
         idempotency=target.idempotency,
         changes_rights=_changes_rights(target.collection, operation),
     )
+    for attempt in write:
+        with attempt as context:
+            write.answer = attempt.run(_plan(store, identity, target, operation, context))
+    return write.answer
 
 
 def _plan(
@@ -286,7 +290,7 @@ def _changes_rights(name: str, operation: WriteOperation[T]) -> bool:
     """Tell whether a write moves the counter of rights, as far as collection and fields tell.
 
     A write that moves it unforeseen, such as a nested one, may have to wait for others and be done
-    again: `Store.run_write` lets it share a lock that it then needs alone.
+    again: `Store.write` lets it share a lock that it then needs alone.
     """
     # A new user moves no counter: no process remembers anything about it yet.
     if name != USERS or operation.intent is CREATE:
