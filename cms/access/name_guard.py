@@ -39,7 +39,7 @@ class NameGuard:
     explains: bool
     depth: int
     # For /utils/explain, and for the statistics of these collections
-    # (cms/items/read/row_limits.py).
+    # (cms/items/read/estimated_counts.py).
     touched_collections: set[str] = field(default_factory=set)
     _links: dict[tuple[str, str, str | None], Link | None] = field(default_factory=dict)
     _any_links: dict[tuple[str, str], tuple[Link, ...]] = field(default_factory=dict)

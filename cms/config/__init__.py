@@ -122,7 +122,6 @@ class Config:
     query_limit_max: int | None
     max_payload_size: int
     max_relational_depth: int
-    max_nested_rows: int
     max_answer_size: int
     db_statement_timeout: timedelta
     request_timeout: timedelta

@@ -676,12 +676,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "MAX_RELATIONAL_DEPTH", _integer(1, 100), "how deep a request may follow relations", "10"
     ),
-    Setting(
-        "MAX_NESTED_ROWS",
-        _integer(1, 2**31 - 1),
-        "rows that the lists in lists of one read may hold",
-        "1000000",
-    ),
     Setting("MAX_ANSWER_SIZE", SIZE, "the largest answer; exports and files may be larger", "64mb"),
     Setting("DB_STATEMENT_TIMEOUT", STATEMENT_TIME, "how long one statement may run", "30s"),
     Setting(

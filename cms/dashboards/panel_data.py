@@ -15,9 +15,9 @@ from cms.database.connections import Row
 from cms.database.wire import Call
 from cms.errors import Problem, Refused
 from cms.items.read.answers import json_body
+from cms.items.read.portions import may_be_large
 from cms.items.read.prepare import ReadRequest, prepare_read
 from cms.items.read.reads import fetch_item, fetch_items
-from cms.items.read.row_limits import may_be_large
 from cms.markdown import html_of_markdown
 from cms.query.language.parse import PageSizes
 from cms.query.plan.bindings import bind_values

@@ -1,7 +1,4 @@
-"""Statements with placeholders, run with the literals and the caller of one request.
-
-Reads that may be too large get their parameters in cms/items/read/row_limits.py instead.
-"""
+"""Statements with placeholders, run with the literals and the caller of one request."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from cms.access.policy import Actor, Policy
 from cms.database.connections import Fetch, Row, Transaction
 from cms.database.statements import statement
 from cms.processes.memory import note_memory_use
-from cms.query.plan.estimate import Estimate
 from cms.query.sql.statement import Statement
 from cms.schema.build import NO_STRUCTURE, Structure, build_structure
 from cms.schema.model import Catalogue, Version
@@ -90,10 +89,6 @@ class Snapshot:
     """Statements of reads by their queries."""
     write_statements: StatementCache = field(default_factory=statement_cache)
     """Statements of writes by their shapes."""
-    estimates: LRUCache[Hashable, Estimate] = field(
-        default_factory=lambda: LRUCache(MAX_STATEMENTS)
-    )
-    """PostgreSQL's estimates for reads that could nest many rows."""
     derived: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(MAX_STATEMENTS))
     """Values that writes derive from the fields of a collection: rules, parsers and so on.
     """
@@ -205,7 +200,6 @@ class Snapshots:
             current,
             share_actors=before.share_actors,
             share_policies=before.share_policies,
-            estimates=before.estimates,
             documents=before.documents,
         )
 

@@ -50,7 +50,6 @@ class Store:
         self.json_path_record = JsonPathRecord(self.database)
         self.page = PageSizes(config.query_limit_default, config.query_limit_max)
         self.depth = config.max_relational_depth
-        self.max_nested_rows = config.max_nested_rows
         self.max_answer_size = config.max_answer_size
         self.statement_timeout = config.db_statement_timeout
         self.payload_filter: PayloadFilter = no_filter

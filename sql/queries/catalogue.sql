@@ -502,21 +502,3 @@ WHERE c.relnamespace = current_schema()::regnamespace
     AND c.relname = ANY ($1::text[])
     AND c.relkind = 'r'
     AND pg_relation_size(c.oid) > 0;
-
--- name: find_longest_lists
--- How many rows hold the commonest value of each column, as far as PostgreSQL knows; columns without statistics are
--- left out.
-SELECT
-    wanted.collection,
-    wanted.field,
-    greatest(c.reltuples, 1) * coalesce(
-        (s.most_common_freqs)[1],
-        CASE WHEN s.n_distinct > 0 THEN 1 / s.n_distinct ELSE 1 / greatest(-s.n_distinct * c.reltuples, 1) END
-    ) AS length
-FROM unnest($1::text[], $2::text[]) AS wanted (collection, field)
-JOIN pg_class AS c ON c.relname = wanted.collection AND c.relnamespace = current_schema()::regnamespace
-JOIN pg_stats AS s
-    ON s.schemaname = current_schema()
-   AND s.tablename = wanted.collection
-   AND s.attname = wanted.field
-   AND s.inherited = (c.relkind = 'p');

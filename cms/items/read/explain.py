@@ -15,8 +15,8 @@ from cms.access.rules import guarded_rule
 from cms.access.views import View
 from cms.access.visible_structure import ACTIONS
 from cms.errors import Refused, invalid_query
+from cms.items.read.estimated_counts import explained
 from cms.items.read.prepare import ReadRequest, prepare_read
-from cms.items.read.query_plans import explained
 from cms.items.read.reads import prepare_item_read
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.expressions import predicate

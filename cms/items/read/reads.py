@@ -11,17 +11,12 @@ from cms.errors import Problem, Refused, forbidden, not_found
 from cms.items.read.answers import json_body
 from cms.items.read.cursors import cut_page
 from cms.items.read.estimated_counts import count_estimate
+from cms.items.read.portions import may_be_large, portions_of
 from cms.items.read.prepare import ReadRequest, cursor_seal, is_singleton, prepare_read
-from cms.items.read.row_limits import (
-    ReadRun,
-    checked_parameters,
-    chunking_for,
-    estimator_of,
-    may_be_large,
-)
 from cms.query.language.ast import RowOutput
 from cms.query.language.parameters import NEXT_CURSOR
 from cms.query.language.parse import PageSizes
+from cms.query.plan.bindings import bind_values
 from cms.query.sql.statement import Statement
 from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field
@@ -323,15 +318,14 @@ def _default(field: Field | None) -> object:
 def _fetch(
     store: Store, context: RequestContext, statement: Statement, literals: Sequence[object]
 ) -> list[Row]:
-    """Run a read, within the limits of rows and bytes; raises `Stale` as `fetch_current` does."""
+    """Run a read, within the limit of bytes; raises `Stale` as `fetch_current` does."""
     # PostgreSQL plans each search anew: the best plan depends on how rare its words are.
     reader = context.reads
     fetch = reader.fetch_unprepared if statement.is_search else reader.fetch
     if not may_be_large(store, statement):
         return fetch_current(context, fetch, statement, literals)
-    run = ReadRun(statement, literals)
-    values = checked_parameters(store, context, run, estimator_of(store, context))
-    chunking = chunking_for(store, run, store.max_answer_size)
+    values = bind_values(statement.values, context.bindings(literals))
+    chunking = portions_of(store, statement, max_bytes=store.max_answer_size)
     rows = fetch(statement.text, values, chunking=chunking)
     # As `fetch_current` does for all other reads.
     check_version(context.snapshot, statement.version(rows))

@@ -10,11 +10,11 @@ from cms.database.connections import Row
 from cms.errors import Refused, combined, invalid_query
 from cms.items.read.prepare import ReadRequest, prepare_read
 from cms.items.read.reads import Item
-from cms.items.read.row_limits import ReadRun, checked_parameters, estimator_of
 from cms.items.transfer.formats import FORMATS
 from cms.processes.memory import LARGE, note_memory_use
 from cms.query.language.brackets import nested_params
 from cms.query.language.parse import PageSizes
+from cms.query.plan.bindings import bind_values
 from cms.query.sql.statement import Statement
 from cms.store.context import RequestContext
 from cms.store.counters import check_version
@@ -63,8 +63,7 @@ def _open_stream(store: Store, request: ReadRequest, context: RequestContext) ->
     """Open a cursor for the items of a read, with the first batch read already."""
     page = _nested_page(store.page, request)
     statement, literals = prepare_read(store, context, request, nested_page=page)
-    run = ReadRun(statement, literals, batch=BATCH_ROWS)
-    values = checked_parameters(store, context, run, estimator_of(store, context))
+    values = bind_values(statement.values, context.bindings(literals))
     batches = context.reads.stream(statement.text, values, rows=BATCH_ROWS)
     if statement.indexable_json_paths:
         store.json_path_record.add(statement.indexable_json_paths)

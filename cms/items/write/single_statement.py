@@ -38,7 +38,6 @@ from cms.items.write.transaction.rows import (
 from cms.query.language.ast import Query
 from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.links import Link
-from cms.query.plan.nesting import list_levels, lists_of_one_item
 from cms.query.plan.plan import plan
 from cms.query.plan.read_plan import (
     EVERY_ROW,
@@ -307,13 +306,11 @@ def _print_with_answer(
     fragment = print_mutation(collection, columns, arguments, single_statement=single_statement)
     text, values = fragment.numbered()
     sized = _sized(answer, shape)
-    find_lists = lists_of_one_item if call.parsed.of_one_item else partial(list_levels, single=True)
     return Statement(
         text,
         values,
         tuple((output.key,) for output in answer.outputs),
         extra_columns,
-        nesting=find_lists(sized),
         written_size=written_size(sized),
     )
 
@@ -364,10 +361,7 @@ def _plan_answer(call: WriteCall, collection: Collection, catalogue: Catalogue) 
 
 
 def _may_be_large(call: WriteCall, statement: Statement, row_count: int) -> bool:
-    """Tell whether the answer may be so large that a read in a transaction has to estimate it."""
-    nesting = statement.nesting
-    if nesting is not None and nesting.max_rows * row_count > call.store.max_nested_rows:
-        return True
+    """Tell whether the answer may be so large that it has to be read in portions."""
     written = statement.written_size
     return written is not None and written.of(row_count) > call.store.max_answer_size
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from cms.query.language.ast import HIGHLIGHTS, RowOutput
 from cms.query.plan.indexable_json_paths import IndexableJsonPath, indexable_json_paths
-from cms.query.plan.nesting import ListLevel, list_levels, lists_of_one_item
 from cms.query.plan.output_paths import KeyPath, output_paths
 from cms.query.plan.read_plan import Cursor, Output, ReadPlan, ValueOutput
 from cms.query.plan.sizes import NO_SIZE, AnswerSize, WrittenSize, size_of
@@ -40,8 +39,6 @@ class Statement:
     """The columns behind those of the item, which the service reads for itself."""
     is_search: bool = False
     """Whether the best plan depends on the word that is searched."""
-    nesting: ListLevel | None = None
-    """The lists in the items of the answer, if any."""
     size: AnswerSize = NO_SIZE
     cursor: Cursor | None = None
     """The cursor of the page; the values of its terms stand behind `row_outputs`."""
@@ -152,7 +149,6 @@ def finish_statement(
         fields=tuple(map(_field, plan.outputs)),
         row_outputs=tuple(row_value.output for row_value in plan.row_values),
         is_search=is_search,
-        nesting=lists_of_one_item(plan) if single else list_levels(plan),
         size=size_of(plan, single=single),
         cursor=plan.cursor,
         indexable_json_paths=indexable_json_paths(plan),

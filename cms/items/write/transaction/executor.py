@@ -9,9 +9,9 @@ from cms.access.dependencies import Dependencies
 from cms.database.connections import Row, Transaction
 from cms.errors import not_found
 from cms.fragment import Fragment
+from cms.items.read.portions import portions_of
 from cms.items.read.prepare import ReadRequest, prepare_read, statement_for
 from cms.items.read.reads import Item, data_of, prepare_item_read
-from cms.items.read.row_limits import Estimator, ReadRun, checked_parameters, chunking_for
 from cms.query.language.ast import OperatorTest, ParsedQuery, Query, RowOutput, Slot
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.statement import Statement
@@ -47,14 +47,14 @@ class Executor:
         query: Query,
         literals: Sequence[object] = (),
         *,
-        top: int | None = None,
+        row_count: int | None = None,
     ) -> list[Item]:
         """Return the items of a query as the caller may see them, nested parts as ready JSON.
 
-        `top` is their number if it is known, which spares an estimate of it.
+        `row_count` is their number where it is known.
         """
         statement = statement_for(self.store, self.context, collection, query)
-        return self._items(ReadRun(statement, literals, top=top))
+        return statement.items(self._fetch(statement, literals, row_count=row_count))
 
     def read_by_key(
         self,
@@ -62,7 +62,7 @@ class Executor:
         query: Query,
         literals: Sequence[object],
         *,
-        top: int | None = None,
+        row_count: int | None = None,
         of_one_item: bool = False,
     ) -> dict[str, Item]:
         """Return what `read` returns, each item under its primary key."""
@@ -71,7 +71,7 @@ class Executor:
         statement = statement_for(
             self.store, self.context, collection, query, of_one_item=of_one_item
         )
-        return statement.items_by_key(self._fetch(ReadRun(statement, literals, top=top)))
+        return statement.items_by_key(self._fetch(statement, literals, row_count=row_count))
 
     def read_answer(self, collection: str, parsed: ParsedQuery, keys: Sequence[str]) -> list[Item]:
         """Return the items of keys in their order, shaped by a query; hidden ones are left out.
@@ -92,7 +92,7 @@ class Executor:
         )
         literals = (*parsed.literals, operand)
         by_key = self.read_by_key(
-            collection, query, literals, top=len(keys), of_one_item=parsed.of_one_item
+            collection, query, literals, row_count=len(keys), of_one_item=parsed.of_one_item
         )
         return [by_key[key] for key in keys if key in by_key]
 
@@ -107,7 +107,7 @@ class Executor:
         """Return one output of each row that a query selects, such as its key or its version."""
         query = replace(query, picks=(), row_outputs=(output,))
         statement = statement_for(self.store, self.context, collection, query)
-        return statement.row_texts(output, self._fetch(ReadRun(statement, literals)))
+        return statement.row_texts(output, self._fetch(statement, literals))
 
     def read_unlimited(
         self, collection: str, query: Query, literals: Sequence[object]
@@ -128,26 +128,23 @@ class Executor:
         # No key was named: batches.py refuses null.
         if key is None:
             statement, literals = prepare_read(self.store, self.context, request)
-            rows = self._fetch(ReadRun(statement, literals))
+            rows = self._fetch(statement, literals)
             return data_of(self.context, request.collection, statement, rows)
         statement, literals = prepare_item_read(self.store, self.context, request, key=key)
-        items = self._items(ReadRun(statement, literals))
+        items = statement.items(self._fetch(statement, literals))
         if not items:
             raise not_found()
         return items[0]
 
-    def _items(self, run: ReadRun) -> list[Item]:
-        return run.statement.items(self._fetch(run))
-
-    def _fetch(self, run: ReadRun) -> list[Row]:
-        # Asked in the transaction: what it has written itself is not seen from anywhere else.
-        estimator = Estimator(self.transaction.execute, self.transaction.run)
-        parameters = checked_parameters(self.store, self.context, run, estimator)
+    def _fetch(
+        self, statement: Statement, literals: Sequence[object], *, row_count: int | None = None
+    ) -> list[Row]:
+        values = bind_values(statement.values, self.context.bindings(literals))
         allowance = self.transaction.allowance
         # The operations of a batch share what one answer may take.
         max_bytes = allowance.bytes_left if allowance else self.store.max_answer_size
-        chunking = chunking_for(self.store, run, max_bytes)
-        return self.transaction.read(run.statement.text, parameters, chunking=chunking)
+        chunking = portions_of(self.store, statement, max_bytes=max_bytes, row_count=row_count)
+        return self.transaction.read(statement.text, values, chunking=chunking)
 
     # Writes
 
