@@ -11,7 +11,7 @@ PYTEST = pytest
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: help run test check lint types demo bench bench-check lock audit platforms dist clean
+.PHONY: help run test check lint types demo bench bench-check lock audit dist clean
 
 help: ## print the targets
 	@echo 'Targets:'
@@ -46,20 +46,35 @@ lock: .venv/.locked ## renew the lock file and the list of licences after a chan
 	@UV_CUSTOM_COMPILE_COMMAND='make lock' $(PY) -m uv pip compile setup.cfg --extra dev --universal \
 	  --python-version 3.11 --generate-hashes --quiet $(if $(U),--upgrade) --output-file requirements.lock
 	@$(MAKE) --no-print-directory .venv/.installed
-	@$(PY) -m supply_chain licences
+	@list=$$($(PY) -m piplicenses) && text=$$(sed '/^|/,$$d' docs/licences.md) && \
+	  printf '%s\n\n%s\n' "$$text" "$$list" >docs/licences.md
 
+# pip-audit ends with 1 for vulnerabilities and for its own errors, and with 0 where the service knows no package.
 audit: .venv/.installed ## look for known vulnerabilities of the locked packages
-	@$(PY) -m supply_chain audit
+	@report=$$($(PY) -m pip_audit --requirement requirements.lock --require-hashes --disable-pip \
+	  --progress-spinner off 2>&1); status=$$?; \
+	case $$report in \
+	  *'known vulnerabilit'*) ;; \
+	  *ConnectionError*|*ConnectTimeout*|*ReadTimeout*|*ServiceError*) status=0; \
+	    report="NOT AUDITED: the service cannot be reached. $$(printf '%s\n' "$$report" | tail -n 1)" ;; \
+	esac; \
+	printf '%s\n' "$$report" | awk '/could not be audited/ { unknown++; next } { print } \
+	  END { if (unknown) print "NOT AUDITED: " unknown " packages that the service does not know." }'; \
+	exit $$status
 
-platforms: .venv/.installed ## find systems and versions of Python that the lock file does not serve
-	@$(PY) -m supply_chain platforms
-
-dist: .venv/.installed ## build the sdist and the wheel; the same commit gives the same bytes
-	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PY) -m build --no-isolation
+# Setuptools writes into an sdist the times, modes and owners of the checkout; its wheels take the modes from there.
+dist: .venv/.installed ## build the sdist and the wheel with GNU tar; the same commit gives the same bytes
+	@export SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} && umask 022 && rm -rf build/sdist && \
+	$(PY) -m build --no-isolation --sdist --outdir build/sdist && \
+	name=$$(basename build/sdist/*.tar.gz .tar.gz) && mkdir -p dist && \
+	tar -xzf build/sdist/$$name.tar.gz -C build/sdist && chmod -R u=rwX,go=rX build/sdist/$$name && \
+	tar -c --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime=@$$SOURCE_DATE_EPOCH \
+	  -C build/sdist $$name | gzip -n >dist/$$name.tar.gz && \
+	$(PY) -m build --no-isolation --wheel --outdir dist build/sdist/$$name
 
 clean: ## remove what can be made again: .venv, caches, builds; never data
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find cms tests bench sql supply_chain -type d -name __pycache__ -prune -exec rm -rf {} +
+	find cms tests bench sql -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Stamps stand for the whole folder, so that a change of the dependencies installs them. A .venv without
 # a working pip is one that was interrupted, or whose Python is gone: it is made anew.
@@ -82,9 +97,10 @@ clean: ## remove what can be made again: .venv, caches, builds; never data
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	@touch .venv/.locked
 
-# Setuptools warns of every editable installation.
+# Setuptools warns of every editable installation. Without an index nothing comes in that is not locked.
 .venv/.installed: .venv/.locked setup.cfg pyproject.toml
-	@$(PY) -m supply_chain check
-	@PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-deps \
-	  --no-build-isolation --editable .
+	@PYTHONWARNINGS=ignore $(PY) -m pip --isolated install --quiet --disable-pip-version-check --no-index \
+	  --no-build-isolation --editable '.[dev]' || { \
+	  echo 'requirements.lock does not have what setup.cfg requires: `make lock` renews it.' >&2; exit 1; \
+	}
 	@touch .venv/.installed

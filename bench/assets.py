@@ -1,58 +1,34 @@
-"""Assets: a stored derivative beside a bare file answer, and first transforms a second."""
+"""A stored derivative of a photograph, beside a bare file answer."""
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from uuid import uuid4
 
 import psycopg
 from PIL import Image
 
 from bench.cases import Case, RequestSpec
-from bench.rounds import Length, Result, Tokens, compare
 from bench.serving import RunningServer
 from bench.stage import BenchEnvironment
 from bench.wire import exchange, request
 
 SIZE = 4000, 3000
 QUERY = "width=300&height=300&format=webp"
-FIRST_TRANSFORMS = 40
-CONCURRENCY = 4
 
 
-@dataclass(frozen=True, slots=True)
-class AssetResult:
-    """A stored derivative on both sides, and first transforms of a 4000 x 3000 JPEG a second."""
-
-    case: Case
-    stored: Result
-    first: float
-
-
-def measure(
-    stage: BenchEnvironment,
-    service: RunningServer,
-    floor: RunningServer,
-    *,
-    tokens: Tokens,
-    length: Length,
-) -> AssetResult:
-    file = _store_photograph(stage)
-    target = f"/assets/{file}?{QUERY}"
-    derivative = exchange(service.address, request("GET", target, token=tokens.admin))
+def stored_derivative(stage: BenchEnvironment, service: RunningServer, token: str) -> Case:
+    """Store a photograph and a derivative of it, and return the case of asking for that."""
+    target = f"/assets/{_store_photograph(stage)}?{QUERY}"
+    derivative = exchange(service.address, request("GET", target, token=token))
     # The floor answers the same bytes, from a file of its own.
     (stage.folder / "uploads" / "made.webp").write_bytes(derivative)
-    case = Case(
+    return Case(
         "asset derivative",
         0.6,
         1,
         lambda _: RequestSpec(target),
         lambda _: RequestSpec("/uploads/made.webp"),
     )
-    stored = compare(case, service, floor, tokens=tokens, length=length)
-    return AssetResult(case, stored, _transforms_per_second(service, file, tokens.admin))
 
 
 def _store_photograph(stage: BenchEnvironment) -> str:
@@ -79,18 +55,3 @@ def _picture() -> Image.Image:
     fine_noise = Image.effect_noise(SIZE, 8)
     grey = Image.blend(coarse_noise, fine_noise, 0.3)
     return Image.merge("RGB", (grey, grey.transpose(Image.Transpose.FLIP_LEFT_RIGHT), grey))
-
-
-def _transforms_per_second(service: RunningServer, file: str, token: str) -> float:
-    """Return how many transforms that nobody has requested before are made in a second."""
-
-    def request_transform(number: int) -> None:
-        # A focal point of its own makes each transform a new one.
-        target = f"/assets/{file}?{QUERY}&focal_point_x={number / 1000}"
-        exchange(service.address, request("GET", target, token=token))
-
-    with ThreadPoolExecutor(CONCURRENCY) as threads:
-        list(threads.map(request_transform, range(CONCURRENCY)))  # the child processes start
-        began = time.perf_counter()
-        list(threads.map(request_transform, range(CONCURRENCY, CONCURRENCY + FIRST_TRANSFORMS)))
-        return FIRST_TRANSFORMS / (time.perf_counter() - began)

@@ -35,7 +35,6 @@ class Case:
     numbers: int
     service: RequestMaker
     floor: RequestMaker
-    rows: int = 1
     writes: bool = False
     member: bool = False
 
@@ -147,7 +146,6 @@ CREATE_100 = Case(
     1_000_000,
     _post("/items/entries", 100),
     _post("/entries", 100),
-    rows=100,
     writes=True,
 )
 WRITES = (

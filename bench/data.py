@@ -46,10 +46,7 @@ _COLLECTIONS: dict[str, list[dict[str, object]]] = {
     "tags": [_text("name")],
     "articles": _ARTICLE,
     "entries": _ENTRY,
-    "records": _ENTRY,
 }
-_UNRECORDED = {"records"}
-"""Collections of which no history is kept."""
 
 _RELATIONS: list[dict[str, object]] = [
     {
@@ -59,7 +56,6 @@ _RELATIONS: list[dict[str, object]] = [
         "meta": {"one_field": "articles"},
     },
     {"collection": "entries", "field": "author", "related_collection": "authors"},
-    {"collection": "records", "field": "author", "related_collection": "authors"},
     {
         "collection": "articles",
         "field": "tags",
@@ -113,11 +109,7 @@ _LINKS = (
 def make(send: Send, dsn: str) -> None:
     """Make the collections of the cases and fill them; `send` posts to the service."""
     for name, fields in _COLLECTIONS.items():
-        meta = {"accountability": None if name in _UNRECORDED else "all"}
-        send(
-            "/collections",
-            {"collection": name, "schema": {}, "meta": meta, "fields": [KEY, *fields]},
-        )
+        send("/collections", {"collection": name, "schema": {}, "fields": [KEY, *fields]})
     for relation in _RELATIONS:
         send("/relations", relation)
     with psycopg.connect(dsn, autocommit=True) as connection:

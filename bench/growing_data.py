@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 
 import psycopg
 
 from bench import data
-from bench.search_indexes import make_searchable
 from bench.serving import RunningServer
-from bench.wire import exchange, request
+from bench.wire import call, exchange, request
+
+BUILD_SECONDS = 3_600.0
+"""How long the indexes for searches may take, which a background job builds."""
 
 _FIELDS: list[dict[str, object]] = [
     {"field": "title", "type": "string", "schema": {"max_length": 20}},
@@ -54,7 +57,23 @@ def grow(service: RunningServer, dsn: str, *, token: str, rows: int) -> GrownCol
         connection.execute(_ROWS.format(name=name, rows=rows).encode())
         for action in ("read", "create", "update"):
             connection.execute(data.GRANT, (name, action, data.RULE, fields))
-    make_searchable(service, token, name)
+    _make_searchable(service, token, name)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(f"VACUUM (ANALYZE) {name}".encode())
     return GrownCollection(name, rows)
+
+
+def _make_searchable(service: RunningServer, token: str, collection: str) -> None:
+    """Return when the indexes are there."""
+    path = f"/collections/{collection}"
+    body = {"meta": {"searchable": True}}
+    exchange(service.address, request("PATCH", path, token=token, payload=body))
+    until = time.monotonic() + BUILD_SECONDS
+    while _index_state(service, token, path) != "ready":
+        assert time.monotonic() < until, "the indexes are not built"
+        time.sleep(0.1)
+
+
+def _index_state(service: RunningServer, token: str, path: str) -> str:
+    record = call(service.address, request("GET", path, token=token))
+    return str(record["meta"]["search_index"]["state"])

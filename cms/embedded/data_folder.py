@@ -93,16 +93,6 @@ def has_cluster(home: Path) -> bool:
     return (home / "postgres" / "PG_VERSION").exists()
 
 
-def unfinished_home(home: Path) -> Path:
-    """Return the folder in which an upgrade makes the new data of a folder."""
-    return home / "postgres.upgrade"
-
-
-def completion_marker(home: Path) -> Path:
-    """Return the file that says that the new data of an upgrade is complete."""
-    return unfinished_home(home) / "complete"
-
-
 def _fallback_home(home: Path, account: SystemAccount) -> Path:
     """Return the folder for the data of `home` when the server's account cannot enter `home`."""
     return fallback_folder(home, account) / short_name(home)

@@ -17,11 +17,8 @@ from cms.embedded.cluster import data_version, initialise
 from cms.embedded.data_folder import (
     DataFolder,
     choose_folder,
-    completion_marker,
     existing_folder,
     fallback_folder,
-    has_cluster,
-    unfinished_home,
 )
 from cms.embedded.error import EmbeddedError
 from cms.embedded.postmaster import read_postmaster
@@ -47,7 +44,6 @@ class Launcher:
         copies = fallback_folder(data_folder.home, account)
         binaries = make_runnable(binaries, account, copies=copies, announce=self.announce)
         if version is None:
-            _refuse_half_upgraded(data_folder)
             self.announce(f"A new database is made in {data_folder.cluster}.")
             initialise(data_folder, binaries, durable=self.settings.get("fsync") != "off")
         postgres_server.launch(data_folder, binaries, settings=self.settings)
@@ -194,13 +190,3 @@ def _join(data_folder: DataFolder, lock: int, *, launch: Launcher) -> EmbeddedSe
         )
     dsn = postgres_server.ensure_database(postmaster, DATABASE)
     return EmbeddedServer(data_folder, dsn=dsn, version=version, lock=lock, launch=launch)
-
-
-def _refuse_half_upgraded(data_folder: DataFolder) -> None:
-    """Make no new data where an upgrade was cut off when the old data was away already."""
-    unfinished = unfinished_home(data_folder.home)
-    if completion_marker(data_folder.home).exists() and has_cluster(unfinished):
-        raise EmbeddedError(
-            f"An upgrade was cut off at its last step. Its new data is complete: "
-            f"move {unfinished / 'postgres'} to {data_folder.cluster}."
-        )

@@ -122,18 +122,14 @@ def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str
         )
 
 
-def stop(data_folder: DataFolder, *, immediately: bool = False) -> None:
-    """Stop the server by a fast shutdown: open transactions roll back, recovery is not needed.
-
-    `immediately` is for data that nobody needs any more. A full disk keeps a fast shutdown from
-    ending.
-    """
+def stop(data_folder: DataFolder) -> None:
+    """Stop the server by a fast shutdown: open transactions roll back, recovery is not needed."""
     is_signalled = False
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while is_running(data_folder):
         # A server that is starting is sent the signal as soon as it listens.
         if not is_signalled:
-            is_signalled = _signal_shutdown(data_folder, immediately=immediately)
+            is_signalled = _signal_shutdown(data_folder)
         if time.monotonic() > deadline:
             raise EmbeddedError(
                 f"The server of {data_folder.cluster} does not stop. {_log_end(data_folder)}"
@@ -141,14 +137,13 @@ def stop(data_folder: DataFolder, *, immediately: bool = False) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _signal_shutdown(data_folder: DataFolder, *, immediately: bool) -> bool:
+def _signal_shutdown(data_folder: DataFolder) -> bool:
     """Send the server the signal of a shutdown; False if it does not listen."""
-    shutdown = 'kill -QUIT "$0"' if immediately else 'kill -INT "$0"'
     postmaster = read_postmaster(data_folder.cluster)
     if postmaster is None or not is_listening(postmaster):
         return False
     # As the server's account, so that root signals no other program whatever number the file holds.
-    run_as(data_folder.account, ["/bin/sh", "-c", shutdown, str(postmaster.pid)])
+    run_as(data_folder.account, ["/bin/sh", "-c", 'kill -INT "$0"', str(postmaster.pid)])
     return True
 
 

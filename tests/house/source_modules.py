@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
-FOLDERS = ("cms", "tests", "bench", "supply_chain")
+FOLDERS = ("cms", "tests", "bench")
 MAX_LINE_LENGTH = 100
 SENTENCE_WORDS = 6
 

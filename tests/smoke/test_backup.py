@@ -1,4 +1,4 @@
-"""`cms backup`, `cms restore` and `cms upgrade` as a person uses them, beside a running service."""
+"""`cms backup` and `cms restore` as a person uses them, beside a running service."""
 
 from __future__ import annotations
 
@@ -256,6 +256,5 @@ def test_wrong_commands_are_refused(folder: Path) -> None:
     # Nothing was made for it.
     assert not (folder / "data").exists()
     assert "There is no database" in command(folder, "backup", "a").stdout
-    assert "There is no database" in command(folder, "upgrade").stdout
     both = command(folder, "restore", "--force", "--collection", "a", "b")
     assert both.returncode == 2

@@ -22,7 +22,7 @@ CHECKOUT = Path(__file__).parents[2]
 SOURCES = (
     "cms",
     "sql",
-    "supply_chain",
+    "Makefile",
     "setup.cfg",
     "pyproject.toml",
     "MANIFEST.in",

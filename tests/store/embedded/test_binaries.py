@@ -73,6 +73,22 @@ def test_programs_are_of_the_version_of_the_data(bare_machine: Path) -> None:
         binaries.find_binaries(bare_machine / "13" / "bin", data_version=None)
 
 
+def test_missing_programs_of_the_data_are_reported_with_the_way_into_a_newer_version(
+    bare_machine: Path,
+) -> None:
+    newer = program_folder(bare_machine / "16" / "bin", "16.3")
+    for postgres_bin in (None, newer):
+        with pytest.raises(EmbeddedError) as caught:
+            binaries.find_binaries(postgres_bin, data_version=14)
+        for step in (
+            "`cms backup postgres-14.tar.gz` with the programs of 14",
+            "move the folder `postgres` out of DATA_DIR",
+            "`cms restore postgres-14.tar.gz`",
+            "docs/backup.md",
+        ):
+            assert step in str(caught.value)
+
+
 def test_programs_of_another_kind_of_machine_are_passed_over(bare_machine: Path) -> None:
     strange = program_folder(bare_machine / "17" / "bin", "17.1")
     (strange / "postgres").write_bytes(b"\x7fELF\0\0\0\0")
