@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from cms import jsontext
 from cms.errors import Refused, forbidden
 from cms.files.contents import FieldValues
 from cms.files.file_payloads import checked_changes, checked_fields
 from cms.items.read.reads import parse_key
-from cms.items.write import plans
+from cms.items.write import item_writes
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.calls import WriteCall, WrittenItems
-from cms.items.write.filtering import FlowFilter, filtered_plan, has_filters
+from cms.items.write.filtering import FlowFilter, flow_filter
 from cms.items.write.item_filters import check_deletion
 from cms.items.write.run.planning import plan_deletion
 from cms.items.write.run.running import run_plan
@@ -31,10 +30,7 @@ from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
-from cms.store.write_attempts import Write
-from cms.store.write_plan import WritePlan
-
-T = TypeVar("T")
+from cms.store.write_attempts import WriteAttempt
 
 _INTERNAL = frozenset({"filename_disk"})
 """Values of new files that are not for flows."""
@@ -69,41 +65,23 @@ def require_permission(store: Store, identity: Identity, *, collection: str, act
             _authorized_collection(context, collection, action)
 
 
-def run_write(
+def new_call(
     store: Store,
     request: WriteRequest,
+    attempt: WriteAttempt,
+    context: RequestContext,
     *,
     collection: str,
     action: str,
-    plan: Callable[[WriteCall], WritePlan[T]],
-) -> T:
-    """Plan a write of a collection, and do it in a transaction.
-
-    Raises `Refused` FORBIDDEN for a caller that may do it to no row.
-    """
-    write: Write[T] = store.write(request.identity, idempotency=request.idempotency)
-    for attempt in write:
-        with attempt as context:
-            planned = _plan_write(store, request, collection, action, plan, context)
-            write.answer = attempt.run(planned)
-    return write.answer
-
-
-def _plan_write(
-    store: Store,
-    request: WriteRequest,
-    collection: str,
-    action: str,
-    plan: Callable[[WriteCall], WritePlan[T]],
-    context: RequestContext,
-) -> WritePlan[T]:
+) -> WriteCall:
+    """Return the call of an attempt; FORBIDDEN for a caller that may do this to no row."""
     target = _authorized_collection(context, collection, action)
     parsed = parse_query_string(request.query_string, store.page)
     authorizer = WriteAuthorizer(store, context)
-    call = WriteCall(store, context, request.identity.client, target, parsed, authorizer)
+    call = WriteCall(store, context, request.identity.client, target, parsed, authorizer, attempt)
     if collection == FILES:
         call = _call_of_files(call, action)
-    return plan(call)
+    return call
 
 
 def _call_of_files(call: WriteCall, action: str) -> WriteCall:
@@ -115,11 +93,13 @@ def _call_of_files(call: WriteCall, action: str) -> WriteCall:
     return call._replace(history_action="upload", check_filtered=checked_fields)
 
 
-def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> WritePlan[WrittenItems]:
-    """Plan the creation of rows."""
-    if has_filters(call, "create"):
-        return filtered_plan(call, "create", partial(_plan_filtered_create, rows=rows))
-    parsed = plans.parse_payload(call, [row.values for row in rows], Expects.ABSENT)
+def create(call: WriteCall, rows: Sequence[NewRow]) -> WrittenItems:
+    """Create rows."""
+    flow = flow_filter(call, "create")
+    if flow:
+        call = flow.call
+        rows = [_filtered_row(flow, row) for row in rows]
+    parsed = item_writes.parse_payload(call, [row.values for row in rows], Expects.ABSENT)
     owned = [_values(call.collection, row.owned) for row in rows]
     # Before the checks of required fields, which defaults and the service's values satisfy.
     parsed_rows = []
@@ -133,12 +113,7 @@ def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> WritePlan[WrittenIte
     for complete_row, row_owned in zip(payload.root.rows, owned, strict=True):
         complete_rows.append(complete_row._replace(values={**complete_row.values, **row_owned}))
     root = payload.root._replace(rows=complete_rows)
-    return plans.payload_plan(call, payload._replace(root=root))
-
-
-def _plan_filtered_create(flow: FlowFilter, *, rows: Sequence[NewRow]) -> WritePlan[WrittenItems]:
-    filtered_rows = [_filtered_row(flow, row) for row in rows]
-    return plan_create(flow.call, filtered_rows)
+    return item_writes.write_payload(call, payload._replace(root=root))
 
 
 def _filtered_row(flow: FlowFilter, row: NewRow) -> NewRow:
@@ -154,59 +129,46 @@ def _filtered_row(flow: FlowFilter, row: NewRow) -> NewRow:
     return row._replace(values=dict(flow.call.check_filtered(changes)))
 
 
-def plan_update(
-    request: WriteRequest,
+def update(
     call: WriteCall,
-    *,
     key: str,
     changes: FieldValues,
+    *,
+    if_match: str | None,
     owned: FieldValues | None = None,
-) -> WritePlan[WrittenItems]:
-    """Plan the change of one row, if it is in the state that If-Match names.
+) -> WrittenItems:
+    """Change one row, if it is in the state that If-Match names.
 
     `owned` are the values that the service sets.
     """
     row_key = parse_key(call.collection, key)
-    plan_change = partial(_plan_change, key=row_key, owned=owned or {})
-    if has_filters(call, "update"):
-        plan = filtered_plan(
-            call, "update", lambda flow: plan_change(flow.call, flow.item(changes, [row_key]))
-        )
-    else:
-        plan = plan_change(call, changes)
-    return plans.with_item_precondition(call, plan, key=row_key, if_match=request.if_match)
-
-
-def _plan_change(
-    call: WriteCall, changes: object, *, key: str, owned: FieldValues
-) -> WritePlan[WrittenItems]:
-    parser, items = plans.parse_payload(call, [changes], Expects.PRESENT)
-    owned_values = _values(call.collection, owned)
+    sent: object = changes
+    flow = flow_filter(call, "update")
+    if flow:
+        call = item_writes.require_match(flow.call, row_key, if_match)
+        sent = flow.item(changes, [row_key])
+    parser, items = item_writes.parse_payload(call, [sent], Expects.PRESENT)
+    owned_values = _values(call.collection, owned or {})
     # The service's own values come last, and so replace whatever a client sends.
     rows = []
     for row in items.rows:
         rows.append(row._replace(values={**row.values, **owned_values}))
-    parsed = plans.ParsedPayload(parser, items._replace(rows=rows))
-    return plans.payload_plan(call, plans.complete_update(call, parsed, [key]))
+    parsed = item_writes.ParsedPayload(parser, items._replace(rows=rows))
+    payload = item_writes.complete_update(call, parsed, [row_key])
+    if flow is None:
+        call = item_writes.require_match(call, row_key, if_match)
+    return item_writes.write_payload(call, payload)
 
 
-def with_row_precondition(
-    request: WriteRequest, call: WriteCall, plan: WritePlan[T], *, key: str
-) -> WritePlan[T]:
-    """Return a plan that runs only if the row of a key is in the state that If-Match names."""
-    row_key = parse_key(call.collection, key)
-    return plans.with_item_precondition(call, plan, key=row_key, if_match=request.if_match)
-
-
-def plan_update_many(call: WriteCall, payload: object) -> WritePlan[WrittenItems]:
-    """Plan the change of several rows.
+def update_many(call: WriteCall, payload: object) -> WrittenItems:
+    """Change several rows.
 
     The payload is an array of objects with their keys, or `data` with `keys` or `query`.
     """
     if isinstance(payload, list):
-        return plans.plan_update_each(call, payload)
+        return item_writes.update_each(call, payload)
     assert isinstance(payload, Mapping)
-    return plans.plan_update_many(call, require_selection(payload, "data"))
+    return item_writes.update_many(call, require_selection(payload, "data"))
 
 
 def keys_of(executor: Executor, collection: Collection, payload: object) -> list[str]:

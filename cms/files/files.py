@@ -5,14 +5,12 @@ A content is stored before its row is written, and removed after it: no row is w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as replaced
-from functools import partial
 from hashlib import sha256
-from threading import Event
 
 from cms import jsontext
-from cms.database.connections import Transaction, single_value
+from cms.database.connections import single_value
 from cms.database.statements import statement
 from cms.errors import abbreviated, invalid_payload
 from cms.files import file_rows
@@ -28,9 +26,8 @@ from cms.files.file_rows import NewRow, WriteRequest
 from cms.files.media_library import LibraryCalls, MediaLibrary
 from cms.files.upload_form import FileUpload, FormPart, receive, second_file
 from cms.items.read.reads import parse_key
-from cms.items.write.calls import WriteCall, WrittenItems
+from cms.items.write.calls import WriteCall
 from cms.schema.system import FILES
-from cms.store.write_plan import WritePlan
 
 
 def upload(library: MediaLibrary, request: WriteRequest, parts: Iterable[FormPart]) -> bytes | None:
@@ -74,35 +71,17 @@ def create_rows(
     removed again.
     """
     rows = [_new_row(library.contents, upload) for upload in uploads]
-    # Set by the commit of this call, and not by the stored answer of an earlier one.
-    is_committed = Event()
-    plan = partial(_plan_create, rows=rows, is_committed=is_committed)
-    body = file_rows.run_write(library.store, request, collection=FILES, action="create", plan=plan)
+    write = library.new_write(request)
+    for attempt in write:
+        with attempt as context:
+            call = FILE_CALLS.call(library, request, attempt, context, "create")
+            folder = single_value(context.fetch(statement("find_default_folder"), ()))
+            written = file_rows.create(call, [_in_folder(row, folder) for row in rows])
+            write.answer = file_rows.response_body(written, single=len(rows) == 1)
     # A repeated call gets the answer of the first one, and no file has the new contents.
-    if not is_committed.is_set():
+    if write.is_repeated:
         library.contents.remove(upload.content for upload in uploads)
-    return body
-
-
-def _plan_create(
-    call: WriteCall, *, rows: Sequence[NewRow], is_committed: Event
-) -> WritePlan[bytes | None]:
-    folder = single_value(call.context.fetch(statement("find_default_folder"), ()))
-    rows_in_folder = [_in_folder(row, folder) for row in rows]
-    creation = file_rows.plan_create(call, rows_in_folder)
-    return WritePlan(partial(_create_committed, creation, is_committed, single=len(rows) == 1))
-
-
-def _create_committed(
-    creation: WritePlan[WrittenItems],
-    is_committed: Event,
-    transaction: Transaction,
-    *,
-    single: bool,
-) -> bytes | None:
-    """Create rows; `is_committed` is set once they are committed."""
-    transaction.after_commit.append(lambda _: is_committed.set())
-    return file_rows.response_body(creation.run(transaction), single=single)
+    return write.answer
 
 
 def replace(
@@ -121,12 +100,12 @@ def replace(
         return _replace_content(library, _with_content_digest(request, uploads), key, uploads[0])
 
 
-def _delete_rows(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
+def _delete_rows(call: WriteCall, payload: object) -> list[Content]:
     """Delete the files that a payload names, and return their contents."""
-    call, executor = call.in_transaction(transaction)
+    call, executor = call.begun()
     keys = file_rows.keys_of(executor, call.collection, payload)
     # Locked before the deletion: another content would be left behind by it.
-    contents = contents_of(transaction.execute(statement("lock_files"), (keys,)))
+    contents = contents_of(executor.transaction.execute(statement("lock_files"), (keys,)))
     file_rows.delete(call, executor, call.collection, keys)
     return contents
 
@@ -177,45 +156,19 @@ def _replace_content(
     name = str(changes.get("filename_download") or upload.content.name)
     changes["filename_download"] = name
     owned = library.contents.file_columns(upload.content, name)
-    is_committed = Event()
-    update = partial(file_rows.plan_update, request, key=key, changes=changes, owned=owned)
-    plan = partial(
-        _plan_replacement,
-        key=key,
-        plan_update=update,
-        library=library,
-        is_committed=is_committed,
-    )
-    body = file_rows.run_write(library.store, request, collection=FILES, action="update", plan=plan)
+    write = library.new_write(request)
+    for attempt in write:
+        with attempt as context:
+            call = FILE_CALLS.call(library, request, attempt, context, "update")
+            row_key = parse_key(call.collection, key)
+            call, executor = call.begun()
+            transaction = executor.transaction
+            # Under the lock: what is removed is the content that this call replaces.
+            former = contents_of(transaction.execute(statement("lock_files"), ([row_key],)))
+            written = file_rows.update(call, key, changes, if_match=request.if_match, owned=owned)
+            library.remove_after_commit(transaction, former)
+            write.answer = file_rows.response_body(written, single=True)
     # A repeated call gets the answer of the first one, and no file has the new content.
-    if not is_committed.is_set():
+    if write.is_repeated:
         library.contents.remove([upload.content])
-    return body
-
-
-def _plan_replacement(
-    call: WriteCall,
-    *,
-    key: str,
-    plan_update: Callable[[WriteCall], WritePlan[WrittenItems]],
-    library: MediaLibrary,
-    is_committed: Event,
-) -> WritePlan[bytes | None]:
-    row_key = parse_key(call.collection, key)
-    return WritePlan(partial(_replace_row, plan_update(call), row_key, library, is_committed))
-
-
-def _replace_row(
-    update: WritePlan[WrittenItems],
-    key: str,
-    library: MediaLibrary,
-    is_committed: Event,
-    transaction: Transaction,
-) -> bytes | None:
-    """Change a file's row to a new content; `is_committed` is set once that is committed."""
-    # Under the lock, so that the content that is removed is the one that this call replaces.
-    former = contents_of(transaction.execute(statement("lock_files"), ([key],)))
-    body = file_rows.response_body(update.run(transaction), single=True)
-    transaction.after_commit.append(lambda _: is_committed.set())
-    transaction.after_commit.append(lambda _: library.remove(former))
-    return body
+    return write.answer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from cms.database.connections import Transaction
@@ -38,13 +37,20 @@ def create(library: MediaLibrary, request: WriteRequest, payload: object) -> byt
         payloads = payload
     # Folders have neither defaults nor fields that the service sets.
     rows = [NewRow(_checked(item), {}, {}) for item in payloads]
-    plan = partial(file_rows.plan_create, rows=rows)
-    return FOLDER_CALLS.write(library, request, action="create", plan=plan, single=single)
+    write = library.new_write(request)
+    for attempt in write:
+        with attempt as context:
+            call = FOLDER_CALLS.call(library, request, attempt, context, "create")
+            written = file_rows.create(call, rows)
+            _refuse_cycle(attempt.begin_transaction())
+            write.answer = file_rows.response_body(written, single=single)
+    return write.answer
 
 
-def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
+def _delete_trees(call: WriteCall, payload: object) -> list[Content]:
     """Delete folders with everything below them, and return the contents of the deleted files."""
-    call, executor = call.in_transaction(transaction)
+    call, executor = call.begun()
+    transaction = executor.transaction
     keys = file_rows.keys_of(executor, call.collection, payload)
     # The permission on the folders comes first: a refusal for their contents would reveal them.
     call.authorizer.authorize_delete(call.collection, keys, transaction.execute)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
 
 from cms.config import Config
 from cms.database.connections import Transaction
@@ -18,12 +16,13 @@ from cms.files.contents import Content, Contents, FieldValues, are_kept
 from cms.files.file_payloads import checked_batch
 from cms.files.file_rows import WriteRequest
 from cms.files.image_pool import ImagePool
-from cms.items.write.calls import WriteCall, WrittenItems
+from cms.items.read.reads import parse_key
+from cms.items.write import item_writes
+from cms.items.write.calls import WriteCall
 from cms.outgoing.outgoing_addresses import AddressFilter
+from cms.store.context import RequestContext
 from cms.store.store import Store
-from cms.store.write_plan import WritePlan
-
-T = TypeVar("T")
+from cms.store.write_attempts import Write, WriteAttempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +48,18 @@ class MediaLibrary:
             max_field_bytes=config.max_payload_size,
         )
 
-    def remove(self, contents: Sequence[Content]) -> None:
-        """Remove contents that files had, after the commit.
+    def new_write(self, request: WriteRequest) -> Write[bytes | None]:
+        """Return the write of a call on files or folders."""
+        return self.store.write(request.identity, idempotency=request.idempotency)
+
+    def remove_after_commit(self, transaction: Transaction, contents: Sequence[Content]) -> None:
+        """Have contents that files had removed after the commit: a row needs its content.
 
         While a backup runs, which may need them, they stay, and `sweep` removes them later.
         """
+        transaction.after_commit.append(lambda _: self._remove(contents))
+
+    def _remove(self, contents: Sequence[Content]) -> None:
         if contents and not are_kept(self.store.database.fetch_primary):
             self.contents.remove(contents)
 
@@ -74,8 +80,8 @@ class LibraryCalls:
 
     collection: str
     checked_changes: Callable[[object], FieldValues]
-    delete_rows: Callable[[WriteCall, Transaction, object], list[Content]]
-    lock: Callable[[Transaction], None] = _nothing
+    delete_rows: Callable[[WriteCall, object], list[Content]]
+    lock: Callable[[Transaction], None] | None = None
     check: Callable[[Transaction], None] = _nothing
 
     def change_one(
@@ -83,16 +89,28 @@ class LibraryCalls:
     ) -> bytes | None:
         """Change one row, and return it as a body; None for a caller that may not read it."""
         changes = self.checked_changes(payload)
-        plan = partial(file_rows.plan_update, request, key=key, changes=changes)
-        return self.write(library, request, action="update", plan=plan, single=True)
+        write = library.new_write(request)
+        for attempt in write:
+            with attempt as context:
+                call = self.call(library, request, attempt, context, "update")
+                rows = file_rows.update(call, key, changes, if_match=request.if_match)
+                self.check(attempt.begin_transaction())
+                write.answer = file_rows.response_body(rows, single=True)
+        return write.answer
 
     def change_many(
         self, library: MediaLibrary, request: WriteRequest, payload: object
     ) -> bytes | None:
         """Change rows: an array of objects with ids, or `data` with `keys` or `query`."""
         batch = checked_batch(payload, self.checked_changes)
-        plan = partial(file_rows.plan_update_many, payload=batch)
-        return self.write(library, request, action="update", plan=plan, single=False)
+        write = library.new_write(request)
+        for attempt in write:
+            with attempt as context:
+                call = self.call(library, request, attempt, context, "update")
+                rows = file_rows.update_many(call, batch)
+                self.check(attempt.begin_transaction())
+                write.answer = file_rows.response_body(rows, single=False)
+        return write.answer
 
     def delete_one(self, library: MediaLibrary, request: WriteRequest, key: str) -> None:
         """Delete one row with the contents that belong to it."""
@@ -105,24 +123,6 @@ class LibraryCalls:
         """
         self._delete(library, request, payload)
 
-    def write(
-        self,
-        library: MediaLibrary,
-        request: WriteRequest,
-        *,
-        action: str,
-        plan: Callable[[WriteCall], WritePlan[WrittenItems]],
-        single: bool,
-    ) -> bytes | None:
-        """Write rows and return them as a body: a `single` one, or an array."""
-        body_plan = partial(self._plan_body, plan=plan, single=single)
-        return self._run(library, request, action=action, plan=body_plan)
-
-    def _plan_body(
-        self, call: WriteCall, *, plan: Callable[[WriteCall], WritePlan[WrittenItems]], single: bool
-    ) -> WritePlan[bytes | None]:
-        return WritePlan(partial(_write_rows, plan(call), self.check, single=single))
-
     def _delete(
         self,
         library: MediaLibrary,
@@ -131,64 +131,28 @@ class LibraryCalls:
         *,
         key: str | None = None,
     ) -> None:
-        delete_rows = partial(self._delete_rows, library, payload)
-        plan = partial(self._plan_delete, delete_rows, request=request, key=key)
-        self._run(library, request, action="delete", plan=plan)
+        for attempt in library.new_write(request):
+            with attempt as context:
+                call = self.call(library, request, attempt, context, "delete")
+                if key is not None:
+                    row_key = parse_key(call.collection, key)
+                    call = item_writes.require_match(call, row_key, request.if_match)
+                contents = self.delete_rows(call, payload)
+                library.remove_after_commit(attempt.begin_transaction(), contents)
 
-    def _delete_rows(
-        self, library: MediaLibrary, payload: object, call: WriteCall, transaction: Transaction
-    ) -> None:
-        contents = self.delete_rows(call, transaction, payload)
-        # Only after the commit: a content without a row is removed later, a row needs its content.
-        transaction.after_commit.append(lambda _: library.remove(contents))
-
-    def _plan_delete(
-        self,
-        delete_rows: Callable[[WriteCall, Transaction], None],
-        call: WriteCall,
-        *,
-        request: WriteRequest,
-        key: str | None,
-    ) -> WritePlan[None]:
-        plan = WritePlan(partial(delete_rows, call))
-        if key is None:
-            return plan
-        return file_rows.with_row_precondition(request, call, plan, key=key)
-
-    def _run(
+    def call(
         self,
         library: MediaLibrary,
         request: WriteRequest,
-        *,
+        attempt: WriteAttempt,
+        context: RequestContext,
         action: str,
-        plan: Callable[[WriteCall], WritePlan[T]],
-    ) -> T:
-        locked_plan = partial(self._plan_locked, plan=plan)
-        return file_rows.run_write(
-            library.store, request, collection=self.collection, action=action, plan=locked_plan
+    ) -> WriteCall:
+        """Return the call of an attempt, under the lock of such rows, if they have one."""
+        call = file_rows.new_call(
+            library.store, request, attempt, context, collection=self.collection, action=action
         )
-
-    def _plan_locked(
-        self, call: WriteCall, *, plan: Callable[[WriteCall], WritePlan[T]]
-    ) -> WritePlan[T]:
-        return WritePlan(partial(_run_locked, plan(call), self.lock))
-
-
-def _run_locked(
-    plan: WritePlan[T], lock: Callable[[Transaction], None], transaction: Transaction
-) -> T:
-    lock(transaction)
-    return plan.run(transaction)
-
-
-def _write_rows(
-    plan: WritePlan[WrittenItems],
-    check: Callable[[Transaction], None],
-    transaction: Transaction,
-    *,
-    single: bool,
-) -> bytes | None:
-    """Change rows, check what they have become, and return them as a body."""
-    written = plan.run(transaction)
-    check(transaction)
-    return file_rows.response_body(written, single=single)
+        if self.lock is None:
+            return call
+        self.lock(attempt.begin_transaction())
+        return call.begun().call

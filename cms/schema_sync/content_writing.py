@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from cms.database.connections import Transaction
 from cms.errors import abbreviated, invalid_payload
 from cms.flows.definition.graph import ENDS
+from cms.items.write import item_writes
 from cms.items.write.calls import CHANGE, CREATE, DELETE, PUT, WriteCall, WriteIntent, new_call
-from cms.items.write.plans import plan_create, plan_delete, plan_singleton, plan_update
 from cms.mappings import without
-from cms.query.language.ast import EMPTY_QUERY
 from cms.schema.records import Record
 from cms.schema.system import DASHBOARDS, FLOWS, OPERATIONS, PERMISSIONS, ROLES, SETTINGS
 from cms.schema_sync.comparison import RecordDiff, of_section
@@ -23,6 +22,7 @@ from cms.schema_sync.sections import RecordName, name_of
 from cms.store.context import RequestContext
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
+from cms.store.write_attempts import PartOfTransaction
 
 
 @dataclass(frozen=True)
@@ -50,24 +50,24 @@ class ContentWriter:
         return keys
 
     def create(self, collection: str, item: Record) -> None:
-        plan_create(self._call(collection, CREATE), [item]).run(self.transaction)
+        item_writes.create(self._call(collection, CREATE), [item])
 
     def update(self, collection: str, key: str, item: Record) -> None:
-        plan_update(self._call(collection, CHANGE), key, item).run(self.transaction)
+        item_writes.update(self._call(collection, CHANGE), key, item)
 
     def save_singleton(self, collection: str, item: Record) -> None:
-        plan_singleton(self._call(collection, PUT), item).run(self.transaction)
+        item_writes.update_singleton(self._call(collection, PUT), item)
 
     def delete(self, collection: str, key: str) -> None:
-        plan_delete(self._call(collection, DELETE), key).run(self.transaction)
+        item_writes.delete(self._call(collection, DELETE), key)
 
     def _call(self, collection: str, intent: WriteIntent) -> WriteCall:
         return new_call(
             self.store,
             self.context,
             self.client,
+            PartOfTransaction(self.transaction),
             name=collection,
-            parsed=EMPTY_QUERY,
             intent=intent,
         )
 

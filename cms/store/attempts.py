@@ -113,13 +113,13 @@ class Attempt:
     `is_done` tells that the block has ended well, and that what ends the attempt has too.
     """
 
-    __slots__ = ("_identity", "_locked", "_retries", "_snapshot", "_stack", "context", "is_done")
+    __slots__ = ("_locked", "_retries", "_snapshot", "_stack", "context", "identity", "is_done")
 
     def __init__(
         self, retries: Retries, identity: Identity, snapshot: Snapshot, *, locked: bool
     ) -> None:
         self._retries = retries
-        self._identity = identity
+        self.identity = identity
         self._snapshot = snapshot
         self._locked = locked
         self._stack = ExitStack()
@@ -187,8 +187,8 @@ class ReadAttempt(Attempt):
             # The work reads by its reader all the same: the transaction is there for its lock.
             transaction = self._stack.enter_context(self._retries.database.transaction())
             self._snapshot = lock_version(transaction, self._snapshot, "share_version")
-        actor = find_actor(self._snapshot, self._identity, self.reader.fetch)
-        address = own_address(self._identity)
+        actor = find_actor(self._snapshot, self.identity, self.reader.fetch)
+        address = own_address(self.identity)
         return RequestContext(self._snapshot, actor, self.reader.fetch, self.reader, address)
 
     def _finish(self) -> None:

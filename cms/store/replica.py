@@ -70,8 +70,8 @@ class _ReplicaAttempt(ReadAttempt):
 
     def _open(self) -> RequestContext:
         # A session moves no counter, and a new one may be unknown to the replica.
-        actor = find_actor(self._snapshot, self._identity, self._retries.database.fetch_primary)
-        address = own_address(self._identity)
+        actor = find_actor(self._snapshot, self.identity, self._retries.database.fetch_primary)
+        address = own_address(self.identity)
         return RequestContext(self._snapshot, actor, self.reader.fetch, self.reader, address)
 
     def _retry_after(self, failure: Exception) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar, cast
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from cms.access.policy import Actor
 from cms.access.problem_redaction import redacted
@@ -24,7 +24,6 @@ from cms.store.identity import Identity
 from cms.store.refusals import changing_structure
 from cms.store.snapshot import Snapshot, snapshot_at
 from cms.store.table_wait import TableWait
-from cms.store.write_plan import WritePlan
 
 T = TypeVar("T")
 
@@ -60,6 +59,8 @@ class Write(Generic[T]):
         self.idempotency = idempotency
         self.changes_rights = changes_rights
         self.answer = cast(T, None)
+        self.is_repeated = False
+        """Whether the call was answered before, so that nothing is written."""
 
     def __iter__(self) -> Iterator[WriteAttempt]:
         unlocked = 0 if self.changes_rights else UNLOCKED_ATTEMPTS
@@ -81,6 +82,7 @@ class Write(Generic[T]):
         if stored is None:
             return False
         self.answer = cast(T, stored.answer)
+        self.is_repeated = True
         return True
 
     def store_answer(self, transaction: Transaction) -> None:
@@ -105,6 +107,11 @@ class WriteAttempt(Attempt):
         self._write = write
         self._transaction: Transaction | None = None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether its transaction has begun."""
+        return self._transaction is not None
+
     def begin_transaction(self) -> Transaction:
         """Return the transaction of the attempt, begun at the first call.
 
@@ -115,12 +122,6 @@ class WriteAttempt(Attempt):
             check_version(self._snapshot, current_version(self._transaction.execute))
         return self._transaction
 
-    def run(self, plan: WritePlan[T]) -> T:
-        """Do a planned write: in one statement where it is planned so, else in the transaction."""
-        if self._transaction is None and plan.run_alone is not None:
-            return plan.run_alone()
-        return plan.run(self.begin_transaction())
-
     def _open(self) -> RequestContext | None:
         write = self._write
         # The bound on hashed values is that of one attempt: a repeated one hashes them again.
@@ -130,7 +131,7 @@ class WriteAttempt(Attempt):
             return self._new_context(self._retries.database.fetch_primary)
         transaction = self._stack.enter_context(self._retries.database.transaction())
         # Every write takes its locks in this order, so that they cause no deadlock.
-        lock_key(transaction, self._identity.name, write.idempotency)
+        lock_key(transaction, self.identity.name, write.idempotency)
         if self._retries.deadlocked:
             transaction.execute(statement("wait_for_others"))
         if self._locked:
@@ -145,8 +146,8 @@ class WriteAttempt(Attempt):
         return None if write.is_answered(transaction) else context
 
     def _new_context(self, fetch: Fetch) -> RequestContext:
-        actor = find_actor(self._snapshot, self._identity, fetch)
-        return RequestContext(self._snapshot, actor, fetch, ip=own_address(self._identity))
+        actor = find_actor(self._snapshot, self.identity, fetch)
+        return RequestContext(self._snapshot, actor, fetch, ip=own_address(self.identity))
 
     def _finish(self) -> None:
         if self.context and self._transaction:
@@ -156,6 +157,25 @@ class WriteAttempt(Attempt):
         if self.context and isinstance(failure, Refused):
             failure = redacted(failure, self.context.actor.policy)
         super()._retry_after(failure)
+
+
+class TransactionSource(Protocol):
+    """Begins the transaction of a write; without one a single statement may do the write."""
+
+    @property
+    def has_begun(self) -> bool: ...
+
+    def begin_transaction(self) -> Transaction: ...
+
+
+class PartOfTransaction(NamedTuple):
+    """Stands for the attempt of a write within a transaction that others have begun."""
+
+    transaction: Transaction
+    has_begun: bool = True
+
+    def begin_transaction(self) -> Transaction:
+        return self.transaction
 
 
 class StructureChange(Write[T]):
@@ -192,11 +212,11 @@ class _StructureAttempt(WriteAttempt):
 
     def _open(self) -> RequestContext | None:
         transaction = self._stack.enter_context(self._retries.database.transaction())
-        lock_key(transaction, self._identity.name, self._write.idempotency)
+        lock_key(transaction, self.identity.name, self._write.idempotency)
         # A stored answer is found before the counter moves: it changes nothing.
         if self._write.is_answered(transaction):
             return None
-        context = _lock_structure(transaction, self._identity, before=self._snapshot)
+        context = _lock_structure(transaction, self.identity, before=self._snapshot)
         self._transaction = self._wait.limited(transaction)
         return context
 

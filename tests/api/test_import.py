@@ -17,7 +17,7 @@ from cms.database.wire import Wire
 from cms.items.transfer import imports
 from cms.items.transfer.imports import BATCH_ROWS
 from cms.items.transfer.sources import SourceRow
-from cms.items.write.plans import ParsedPayload
+from cms.items.write.item_writes import ParsedPayload
 from tests.client import Answer, Client
 from tests.file_imports import TYPES, post_file
 from tests.things import Stage, Table, admin_token, field, table

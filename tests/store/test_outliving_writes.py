@@ -7,18 +7,20 @@ from functools import partial
 from itertools import product
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import psycopg
 import pytest
 
 from cms.access.policy import ADMIN, Actor
 from cms.errors import Refused
-from cms.items.write import single_statement, writes
-from cms.items.write.calls import CHANGE, CREATE, DELETE
+from cms.items.read.reads import parse_key
+from cms.items.write import item_writes, single_statement
+from cms.items.write.calls import CHANGE, CREATE, DELETE, WriteCall, WriteIntent, new_call
 from cms.items.write.transaction import executor
 from cms.items.write.transaction.executor import Executor
 from cms.items.write.transaction.rows import run_action
-from cms.items.write.writes import WriteOperation, WriteTarget
+from cms.query.language.parse import parse_query_string
 from cms.query.plan.bindings import bind_values
 from cms.store.actors import find_actor
 from cms.store.context import RequestContext
@@ -63,43 +65,71 @@ class Recorder:
         return []
 
 
-def operations() -> Iterator[tuple[WriteOperation[Any], str]]:
+Work = Callable[[WriteCall], object]
+
+
+def operations() -> Iterator[tuple[WriteIntent, Work, str]]:
     for payload, query_string in product(PAYLOADS, QUERY_STRINGS):
-        create = partial(writes._plan_create, payload=payload)
-        yield WriteOperation(CREATE, create), query_string
-        yield WriteOperation(CHANGE, partial(changed, payload=payload)), query_string
-    yield WriteOperation(DELETE, deleted), ""
+        yield CREATE, partial(created, payload=payload), query_string
+        yield CHANGE, partial(changed, payload=payload), query_string
+    yield DELETE, deleted, ""
 
 
-def changed(call: Any, payload: object) -> Any:
-    return writes._plan_update_one(call, key="1", payload=payload, if_match=None)
+def created(call: WriteCall, payload: object) -> object:
+    return item_writes.create(call, [payload])
 
 
-def deleted(call: Any) -> Any:
-    return writes._plan_delete_one(call, key="1", if_match=None)
+def changed(call: WriteCall, payload: object) -> object:
+    return item_writes.update(call, parse_key(call.collection, "1"), payload)
+
+
+def deleted(call: WriteCall) -> None:
+    item_writes.delete(call, parse_key(call.collection, "1"))
+
+
+class TransactionNeeded(Exception):
+    """Raised where a write is no single statement."""
+
+
+class Unbegun:
+    """Stands for an attempt whose transaction has not begun, and does not begin."""
+
+    has_begun = False
+
+    def begin_transaction(self) -> Any:
+        raise TransactionNeeded
+
+
+class Run(Exception):
+    """Raised in place of the run of a statement, with the statement and its literals."""
+
+
+def raise_run(context: object, fetch: object, statement: object, literals: object) -> Any:
+    raise Run(statement, literals)
 
 
 def planned(
     installation: Installation, snapshot: Snapshot, caller: str | None, asked: tuple[Any, ...]
 ) -> object:
     """Return all that the one statement of a write is under a snapshot, or its refusal."""
-    table, (operation, query_string) = asked
+    table, (intent, work, query_string) = asked
     store = installation.client.app.store
     try:
         context = context_of(installation, snapshot, caller)
-        target = WriteTarget(table, query_string)
-        plan = writes._plan(store, Identity(role=caller), target, operation, context)
+        client = Identity(role=caller).client
+        call = new_call(store, context, client, Unbegun(), name=table, intent=intent)
+        parsed = parse_query_string(query_string, store.page, of_one_item=True)
+        with patch.object(single_statement, "fetch_current", raise_run):
+            work(call._replace(parsed=parsed))
     except Refused as refused:
         return refused.problems
-    if plan.run_alone is None:
+    except TransactionNeeded:
         return None
-    run: Any = plan.run_alone
-    while run.func not in (single_statement._run, single_statement._run_with_rows):
-        run = run.args[0]
-    _, shape, statement, literals, *_ = run.args
+    except Run as run:
+        statement, literals = run.args
     values = bind_values(statement.values, context.bindings(literals))
     is_version = tuple(literals)[: len(snapshot.version)] == tuple(snapshot.version)
-    return statement.text, values, statement.paths, statement.counts, shape.columns, is_version
+    return statement.text, values, statement.paths, statement.counts, is_version
 
 
 def context_of(

@@ -2,46 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
 
 from cms import jsontext
 from cms.access.problem_redaction import redacted_problems
 from cms.database.connections import Transaction
-from cms.flows.run import Rejected, RenderedOptions, Run
+from cms.flows.run import OpenTransaction, Rejected, RenderedOptions, Run
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import keyed
+from cms.items.write import item_writes
 from cms.items.write.calls import CHANGE, CREATE, DELETE, PUT, WriteCall, WriteIntent, new_call
-from cms.items.write.keyed_plans import (
-    AnsweredKeys,
-    plan_keyed_create,
-    plan_keyed_deletion,
-    plan_keyed_update,
-    plan_keyed_update_each,
-)
 from cms.items.write.transaction.executor import Executor
-from cms.query.language.ast import EMPTY_QUERY
 from cms.store.actors import find_actor
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
-from cms.store.write_attempts import Write
-from cms.store.write_plan import WritePlan, transaction_plan
-
-T = TypeVar("T")
+from cms.store.write_attempts import TransactionSource, WriteAttempt
 
 
 def create_items(options: RenderedOptions, run: Run) -> object:
     """Create one item, or several of a list, and return their keys."""
     payload = options["payload"]
     items = payload if isinstance(payload, list) else [payload]
-    return _write(options, run, CREATE, lambda call: plan_keyed_create(call, items))
+    for attempt in _attempts(options, run):
+        with attempt as context:
+            call = _call(options, run, attempt, context, CREATE)
+            keys = item_writes.create_keys(call, items)
+    return keys
 
 
 def read_items(options: RenderedOptions, run: Run) -> object:
     """Return the items of a query or of a list of keys; the item alone for a single key."""
     # In a transaction, not on a replica: a run must see the write that caused it.
-    data = _run(options, run, partial(transaction_plan, partial(_read, options, run)))
+    for attempt in _attempts(options, run):
+        with attempt as context:
+            data = _read(options, run, attempt.begin_transaction(), context)
     # Parts of an answer are JSON already, but templates look into them.
     return jsontext.loads_stored(jsontext.dumps(data))
 
@@ -88,16 +84,25 @@ def update_items(options: RenderedOptions, run: Run) -> object:
     keys.
     """
     payload = options["payload"]
-    if isinstance(payload, list):
-        return _write(options, run, CHANGE, lambda call: plan_keyed_update_each(call, payload))
-    selection = _selection(options)
-    return _write(options, run, PUT, lambda call: plan_keyed_update(call, selection, payload))
+    intent = CHANGE if isinstance(payload, list) else PUT
+    for attempt in _attempts(options, run):
+        with attempt as context:
+            call = _call(options, run, attempt, context, intent)
+            if isinstance(payload, list):
+                keys = item_writes.update_each_keys(call, payload)
+            else:
+                keys = item_writes.update_many_keys(call, _selection(options), payload)
+    return keys
 
 
 def delete_items(options: RenderedOptions, run: Run) -> object:
     """Delete the items of a key, of keys or of a query, and return their keys."""
     selection = _selection(options)
-    return _write(options, run, DELETE, lambda call: plan_keyed_deletion(call, selection))
+    for attempt in _attempts(options, run):
+        with attempt as context:
+            call = _call(options, run, attempt, context, DELETE)
+            keys = item_writes.delete_many(call, selection)
+    return keys
 
 
 def _selection(options: RenderedOptions) -> dict[str, object]:
@@ -120,52 +125,61 @@ def _require_selection(options: RenderedOptions) -> None:
         raise Rejected({"message": "The filter is null, which would be all items."})
 
 
-def _write(
+def _call(
     options: RenderedOptions,
     run: Run,
-    intent: WriteIntent,
-    plan: Callable[[WriteCall], WritePlan[AnsweredKeys]],
-) -> object:
-    return _run(options, run, partial(_plan_write, options, run, intent, plan))
-
-
-def _plan_write(
-    options: RenderedOptions,
-    run: Run,
-    intent: WriteIntent,
-    plan: Callable[[WriteCall], WritePlan[AnsweredKeys]],
+    attempt: TransactionSource,
     context: RequestContext,
-) -> WritePlan[AnsweredKeys]:
-    call = new_call(
-        run.services.store,
-        context,
-        _identity(options, run).client,
-        name=options["collection"],
-        parsed=EMPTY_QUERY,
-        intent=intent,
+    intent: WriteIntent,
+) -> WriteCall:
+    client = _identity(options, run).client
+    return new_call(
+        run.services.store, context, client, attempt, name=options["collection"], intent=intent
     )
-    return plan(call)
 
 
-def _run(options: RenderedOptions, run: Run, plan: Callable[[RequestContext], WritePlan[T]]) -> T:
-    """Run a plan in a transaction of its own, or in that of the filter flow."""
+def _attempts(options: RenderedOptions, run: Run) -> Iterable[WriteAttempt | _PartOfFilterFlow]:
+    """Return the attempts at an operation: in its own transaction, or in that of a filter flow."""
     identity = _identity(options, run)
     if run.transaction is None:
-        write: Write[T] = run.services.store.write(identity)
-        for attempt in write:
-            with attempt as own_context:
-                write.answer = attempt.run(plan(own_context))
-        return write.answer
-    with run.open_transaction() as transaction:
-        # Not the snapshot of the write: an operation before this one may have changed rights, and
-        # the new ones apply already.
-        snapshot = run.transaction.current_snapshot()
-        fetch = transaction.execute
-        context = RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch)
-        # The store does the same around other writes: a flow must not see more of a refusal than
-        # its caller.
-        with redacted_problems(context.actor.policy):
-            return plan(context).run(transaction)
+        return run.services.store.write(identity)
+    return [_PartOfFilterFlow(run, run.transaction, identity)]
+
+
+class _PartOfFilterFlow:
+    """The one attempt at an operation in the transaction of a filter flow."""
+
+    has_begun = True
+
+    def __init__(self, run: Run, transaction: OpenTransaction, identity: Identity) -> None:
+        self._run = run
+        self._transaction = transaction
+        self._identity = identity
+        self._stack = ExitStack()
+
+    def begin_transaction(self) -> Transaction:
+        return self._transaction.transaction
+
+    def __enter__(self) -> RequestContext:
+        with ExitStack() as stack:
+            transaction = stack.enter_context(self._run.open_transaction())
+            # Not the snapshot of the write: an operation before this one may have changed rights,
+            # and the new ones apply already.
+            snapshot = self._transaction.current_snapshot()
+            fetch = transaction.execute
+            context = RequestContext(snapshot, find_actor(snapshot, self._identity, fetch), fetch)
+            # As around other writes: a flow must not see more of a refusal than its caller.
+            stack.enter_context(redacted_problems(context.actor.policy))
+            self._stack = stack.pop_all()
+        return context
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
 
 def _identity(options: RenderedOptions, run: Run) -> Identity:

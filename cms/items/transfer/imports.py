@@ -19,7 +19,7 @@ from typing import BinaryIO, NamedTuple
 from cms import jsontext
 from cms.access.guard import view_of
 from cms.database import connections
-from cms.database.connections import Transaction, single_value
+from cms.database.connections import single_value
 from cms.database.error_mapping import Conflict, Stale
 from cms.errors import STATUS, Problem, Refused
 from cms.fragment import Fragment
@@ -27,19 +27,17 @@ from cms.items.transfer.header import source_columns
 from cms.items.transfer.import_problems import ImportProblems, refusal_at
 from cms.items.transfer.prefetch import Prefetch
 from cms.items.transfer.sources import SOURCES, SourceColumn, SourceRow
-from cms.items.write.calls import WriteCall, WriteIntent, new_call
+from cms.items.write.calls import WriteCall, WriteIntent, new_call, target_of
 from cms.items.write.item_filters import filtered_set
+from cms.items.write.item_writes import ParsedPayload, parse_payload
 from cms.items.write.nested import CompletePayload, write_tree
-from cms.items.write.plans import ParsedPayload, parse_payload
 from cms.items.write.run.refusal_diagnosis import InquirySet, refuse
 from cms.items.write.stages.parsed import Expects, ParsedSet
 from cms.items.write.stages.resolved_rows import ALL_NEW, StoredRows
 from cms.items.write.transaction.rows import advance_keys, as_stored
 from cms.processes.memory import note_memory_use
-from cms.query.language.ast import EMPTY_QUERY
 from cms.query.sql import locks
 from cms.schema.model import Collection
-from cms.store.context import RequestContext
 from cms.store.current_version import current_version
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
@@ -86,7 +84,7 @@ def require_import(store: Store, identity: Identity, name: str) -> None:
     """Refuse a caller who may not write to the collection, before the file is received."""
     for attempt in store.primary_reads(identity):
         with attempt as context:
-            _new_call(store, identity, name, context)
+            target_of(context, name, _IMPORT_INTENT)
 
 
 def import_file(
@@ -106,22 +104,18 @@ def import_file(
     for attempt in write:
         with attempt as context:
             # A new call for each attempt: the import counts and keeps problems as it goes on.
-            call = _new_call(store, identity, name, context)
-            write.answer = _Import(call, attempt.begin_transaction()).run(upload)
+            call = new_call(
+                store, context, identity.client, attempt, name=name, intent=_IMPORT_INTENT
+            )
+            write.answer = _Import(call).run(upload)
     return write.answer
-
-
-def _new_call(store: Store, identity: Identity, name: str, context: RequestContext) -> WriteCall:
-    return new_call(
-        store, context, identity.client, name=name, parsed=EMPTY_QUERY, intent=_IMPORT_INTENT
-    )
 
 
 class _Import:
     """One import within its transaction."""
 
-    def __init__(self, call: WriteCall, transaction: Transaction) -> None:
-        self._call, self._executor = call.in_transaction(transaction)
+    def __init__(self, call: WriteCall) -> None:
+        self._call, self._executor = call.begun()
         self._collection = call.collection
         self._problems = ImportProblems()
         # Keys of rows that were refused: later rows of the file may point to them.

@@ -14,6 +14,7 @@ from cms.database.connections import Transaction
 from cms.errors import Inquiry, Problem, Refused, invalid_payload
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import parse_key
+from cms.items.write import item_writes
 from cms.items.write.calls import (
     CHANGE,
     CREATE,
@@ -23,15 +24,6 @@ from cms.items.write.calls import (
     WriteIntent,
     WrittenItems,
     new_call,
-)
-from cms.items.write.plans import (
-    plan_create,
-    plan_delete,
-    plan_delete_many,
-    plan_singleton,
-    plan_update,
-    plan_update_each,
-    plan_update_many,
 )
 from cms.items.write.transaction.executor import Executor
 from cms.items.write.transaction.named_keys import require_query
@@ -52,7 +44,7 @@ from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.refusals import RunQuestion
 from cms.store.store import Store
-from cms.store.write_attempts import Write
+from cms.store.write_attempts import PartOfTransaction, Write
 
 _LOCK_ROWS = WriteIntent(("update", "delete"))
 _CODES_OF_OTHER_ROWS = frozenset({"INVALID_FOREIGN_KEY", "RECORD_NOT_UNIQUE"})
@@ -220,14 +212,11 @@ def _call(
     of_one_item: bool = False,
 ) -> WriteCall:
     require_not_system(collection, batch.context.actor.policy)
-    return new_call(
-        batch.store,
-        batch.context,
-        batch.identity.client,
-        name=collection,
-        parsed=parse_answer(output_params or {}, batch.store.page, of_one_item=of_one_item),
-        intent=intent,
-    )
+    attempt = PartOfTransaction(batch.transaction)
+    client = batch.identity.client
+    call = new_call(batch.store, batch.context, client, attempt, name=collection, intent=intent)
+    parsed = parse_answer(output_params or {}, batch.store.page, of_one_item=of_one_item)
+    return call._replace(parsed=parsed)
 
 
 # The methods of operations
@@ -238,8 +227,8 @@ def _create(batch: _BatchRun, operation: BatchOperation) -> object:
     is_one = not isinstance(data, list)
     call = _call(batch, operation.collection, CREATE, operation.output_params, of_one_item=is_one)
     if isinstance(data, list):
-        return plan_create(call, data).run(batch.transaction)
-    return _single_item(plan_create(call, [data]).run(batch.transaction))
+        return item_writes.create(call, data)
+    return _single_item(item_writes.create(call, [data]))
 
 
 def _read(batch: _BatchRun, operation: BatchOperation) -> object:
@@ -252,7 +241,6 @@ def _read(batch: _BatchRun, operation: BatchOperation) -> object:
 
 def _update(batch: _BatchRun, operation: BatchOperation) -> object:
     arguments = operation.arguments
-    transaction = batch.transaction
     data = arguments["data"]
     # Without any name of items, `data` is an array with keys, or the object of a singleton.
     names_items = bool(arguments.keys() & NAMING_FIELDS)
@@ -262,18 +250,18 @@ def _update(batch: _BatchRun, operation: BatchOperation) -> object:
     call = _call(batch, operation.collection, intent, operation.output_params, of_one_item=is_one)
     if "key" in arguments:
         key = _checked_key(batch, call, arguments)
-        return _single_item(plan_update(call, key, data).run(transaction))
+        return _single_item(item_writes.update(call, key, data))
     if names_items:
-        return plan_update_many(call, arguments).run(transaction)
+        return item_writes.update_many(call, arguments)
     if isinstance(data, list):
-        return plan_update_each(call, data).run(transaction)
+        return item_writes.update_each(call, data)
     if not call.collection.is_singleton:
         raise invalid_payload(
             "It takes key, keys or query, or an array of items with their keys", field="key"
         )
     if_match: Any = arguments.get("if_match")
     check_singleton(batch.executor, call.collection, if_match=if_match)
-    return _single_item(plan_singleton(call, data).run(transaction))
+    return _single_item(item_writes.update_singleton(call, data))
 
 
 def _delete(batch: _BatchRun, operation: BatchOperation) -> None:
@@ -281,9 +269,9 @@ def _delete(batch: _BatchRun, operation: BatchOperation) -> None:
     arguments = operation.arguments
     if "key" in arguments:
         key = _checked_key(batch, call, arguments)
-        plan_delete(call, key).run(batch.transaction)
+        item_writes.delete(call, key)
     else:
-        plan_delete_many(call, arguments).run(batch.transaction)
+        item_writes.delete_many(call, arguments)
 
 
 def _checked_key(batch: _BatchRun, call: WriteCall, arguments: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """One call that writes items: its collection, its caller, and its intent.
 
-cms/items/write/plans.py plans a call. A batch makes one call for each of its operations.
+cms/items/write/item_writes.py does what it asks. A batch makes one call for each of its operations.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from cms.access.guard import writable_collection
 from cms.access.visible_structure import has_permission_on
-from cms.database.connections import Transaction
 from cms.errors import not_found
 from cms.items.read.reads import Item
 from cms.items.write.authorizing import WriteAuthorizer
@@ -23,12 +22,13 @@ from cms.items.write.run.refusal_diagnosis import InquirySet, refuse
 from cms.items.write.stages.parsed import Expects, ParsedSet
 from cms.items.write.stages.resolved_rows import ALL_NEW, StoredRows
 from cms.items.write.transaction.executor import Executor
-from cms.query.language.ast import ParsedQuery
+from cms.query.language.ast import EMPTY_QUERY, ParsedQuery
 from cms.schema.model import Collection
 from cms.schema.payload import ItemParser
 from cms.store.context import RequestContext
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
+from cms.store.write_attempts import TransactionSource
 
 _ACTIONS = {
     Expects.ABSENT: ("create",),
@@ -70,6 +70,7 @@ def _unchecked(item: Mapping[str, object]) -> Mapping[str, object]:
 class WriteCall(NamedTuple):
     """One call, with the structure and rights of its planning.
 
+    `attempt` begins its transaction, where it needs one.
     `parsed` is the query that shapes its answer: which fields of the written items, how deep.
     `is_filtered` is set once its items have passed the filter flows of its collection;
     `check_filtered` returns what flows have made of an item, or raises `Refused`.
@@ -81,15 +82,17 @@ class WriteCall(NamedTuple):
     collection: Collection
     parsed: ParsedQuery
     authorizer: WriteAuthorizer
+    attempt: TransactionSource
     history_action: str | None = None
     is_filtered: bool = False
     check_filtered: Callable[[Mapping[str, object]], Mapping[str, object]] = _unchecked
 
-    def in_transaction(self, transaction: Transaction) -> RunningCall:
-        """Return this call as it runs in a transaction, where it also looks everything up.
+    def begun(self) -> RunningCall:
+        """Return this call in its transaction, where it also looks everything up.
 
         The transaction holds a connection of the pool: waiting for a second one might never end.
         """
+        transaction = self.attempt.begin_transaction()
         context = self.context._replace(fetch=transaction.execute)
         call = self._replace(context=context, authorizer=self.authorizer.in_transaction(context))
         executor = Executor(self.store, context, transaction, self.client, self.history_action)
@@ -145,20 +148,8 @@ class RunningCall(NamedTuple):
     executor: Executor
 
 
-def new_call(
-    store: Store,
-    context: RequestContext,
-    client: ClientInfo,
-    *,
-    name: str,
-    parsed: ParsedQuery,
-    intent: WriteIntent,
-) -> WriteCall:
-    """Return a call on the collection of a name.
-
-    Raises `Refused` for a call that the caller may not even try, or that a singleton does not take:
-    it has no items to create or to name by key.
-    """
+def target_of(context: RequestContext, name: str, intent: WriteIntent) -> Collection:
+    """Return the collection of a call; raises `Refused` as `new_call` does."""
     collection = writable_collection(
         name,
         catalogue=context.snapshot.catalogue,
@@ -167,5 +158,25 @@ def new_call(
     )
     if collection.is_singleton and not intent.allows_singletons:
         raise not_found()
+    return collection
+
+
+def new_call(
+    store: Store,
+    context: RequestContext,
+    client: ClientInfo,
+    attempt: TransactionSource,
+    *,
+    name: str,
+    intent: WriteIntent,
+) -> WriteCall:
+    """Return a call on the collection of a name.
+
+    Raises `Refused` for a call that the caller may not even try, or that a singleton does not take:
+    it has no items to create or to name by key.
+    """
+    collection = target_of(context, name, intent)
     authorizer = WriteAuthorizer(store, context)
-    return WriteCall(store, context, client, collection, parsed, authorizer, intent.history_action)
+    return WriteCall(
+        store, context, client, collection, EMPTY_QUERY, authorizer, attempt, intent.history_action
+    )

@@ -1,16 +1,13 @@
 """Writes of collections with filter flows, which may change what is written.
 
-Such a write is planned in its transaction. The payload that the flows return is parsed, completed
-and authorized as if the caller had sent it.
+The payload that the flows return is parsed, completed and authorized as if the caller had sent it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from cms.database.connections import Transaction
 from cms.errors import Refused
 from cms.items.write.calls import WriteCall
 from cms.items.write.item_filters import ItemFilter
@@ -22,9 +19,6 @@ from cms.items.write.stages.problems import (
 )
 from cms.items.write.transaction.event_runs import has_filter
 from cms.items.write.transaction.named_keys import named_keys
-from cms.store.write_plan import WritePlan
-
-T = TypeVar("T")
 
 
 def has_filters(call: WriteCall, verb: str) -> bool:
@@ -37,7 +31,7 @@ def has_filters(call: WriteCall, verb: str) -> bool:
 
 
 class FlowFilter(NamedTuple):
-    """The filter flows of one call, in its transaction; `call` is the call that is planned then."""
+    """The filter flows of one call, in its transaction; `call` is the call that goes on then."""
 
     call: WriteCall
     filters: ItemFilter
@@ -98,22 +92,11 @@ def _position(items: Sequence[object], index: int) -> PayloadPosition:
     return WHOLE_ITEM
 
 
-def filtered_plan(
-    call: WriteCall, verb: str, plan: Callable[[FlowFilter], WritePlan[T]]
-) -> WritePlan[T]:
-    """Return a write that `plan` plans in its transaction, where its flows can run."""
-    return WritePlan(partial(_run_filtered, call, verb, plan))
-
-
-def _run_filtered(
-    call: WriteCall,
-    verb: str,
-    plan: Callable[[FlowFilter], WritePlan[T]],
-    transaction: Transaction,
-) -> T:
-    call, executor = call.in_transaction(transaction)
+def flow_filter(call: WriteCall, verb: str) -> FlowFilter | None:
+    """Return the filter flows that a call has to pass, in its transaction; None without any."""
+    if not has_filters(call, verb):
+        return None
+    call, executor = call.begun()
     events = call.context.snapshot.events.of(call.collection.name)
     filters = ItemFilter(executor, call.collection, events)
-    # Planned once more, the call would otherwise come back here.
-    filtered = call._replace(is_filtered=True)
-    return plan(FlowFilter(filtered, filters, verb)).run(transaction)
+    return FlowFilter(call._replace(is_filtered=True), filters, verb)

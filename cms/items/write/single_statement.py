@@ -1,14 +1,15 @@
-"""Plans writes that are one statement, without a transaction around it: nearly all writes.
+"""Writes that are one statement, without a transaction around it: nearly all writes.
 
 The statement writes one item, or several that name the same fields. It compares the counters of
 freshness, tests the rules of permissions on the row before and after the change, writes the rows
 with their history, and answers the written rows. For a write that one statement cannot do, the
-functions here return None: nothing has been written, and the write takes a transaction.
+functions here return None: nothing has been written, and the write takes a transaction. They refuse
+nothing after they have written, because refused work may be tried again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -65,11 +66,11 @@ _NEEDS_TRANSACTION = Statement("", (), (), ())
 _VERB_OF_MUTATION: Mapping[type, str] = {Insert: "create", Update: "update", Delete: "delete"}
 """The events that mutations are."""
 
-RunAlone = Callable[[], WrittenItems]
-"""Runs the one statement of a call, and returns the written items that the caller may read.
 
-None is returned where the caller may read none of them.
-"""
+class WrittenAlone(NamedTuple):
+    """What a single statement has written, as the caller may read it."""
+
+    items: WrittenItems
 
 
 class WriteShape(NamedTuple):
@@ -83,8 +84,8 @@ class WriteShape(NamedTuple):
     flows: FlowsByVerb = ()
 
 
-def plan_insert(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
-    """Return a function that inserts rows and answers them in order; None for a transaction."""
+def insert(call: WriteCall, root: ResolvedSet) -> WrittenAlone | None:
+    """Insert rows, and return them in order; None where it takes a transaction."""
     groups = group_by_columns(values_of(root.rows))
     # A statement has one list of columns.
     if len(groups) != 1:
@@ -100,11 +101,11 @@ def plan_insert(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
         row_rules = RowRules(after=authorized.rules[0])
     shape = WriteShape(Insert, root.collection, columns, row_rules, single)
     values = column_values(columns, values_of(authorized.rows), single=single)
-    return _plan(call, shape, values, authorized)
+    return _write(call, shape, values, authorized)
 
 
-def plan_update(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
-    """Return a function that changes one row and answers it; None for a transaction.
+def update(call: WriteCall, root: ResolvedSet) -> WrittenAlone | None:
+    """Change one row, and return it; None where it takes a transaction.
 
     A transaction is needed if the change depends on stored values. It is also needed if the change
     has a problem, because a missing row must be reported before that problem.
@@ -132,23 +133,23 @@ def plan_update(call: WriteCall, root: ResolvedSet) -> RunAlone | None:
     for name in names:
         values.append(row.values[name])
     shape = WriteShape(Update, root.collection, (root.key_field, *names), row_rules)
-    return _plan(call, shape, values, authorized)
+    return _write(call, shape, values, authorized)
 
 
-def plan_delete(call: WriteCall, key: str) -> RunAlone | None:
-    """Return a function that deletes one row; None for a transaction."""
+def delete(call: WriteCall, key: str) -> WrittenAlone | None:
+    """Delete one row; None where it takes a transaction."""
     row_rules = call.authorizer.permissions.delete_rules(call.collection)
     # The key is the only argument of the statement.
     columns = (str(call.collection.primary_key),)
-    return _plan(call, WriteShape(Delete, call.collection, columns, row_rules), [key])
+    return _write(call, WriteShape(Delete, call.collection, columns, row_rules), [key])
 
 
-def _plan(
+def _write(
     call: WriteCall,
     shape: WriteShape,
     values: Sequence[object],
     authorized: AuthorizedSet | None = None,
-) -> RunAlone | None:
+) -> WrittenAlone | None:
     verb = _VERB_OF_MUTATION[shape.mutation]
     flows = flows_after(call.context, call.client, shape.collection, verb=verb)
     if flows:
@@ -167,8 +168,8 @@ def _plan(
         *values,
     )
     if authorized is None:
-        return partial(_run, call, shape, statement, literals)
-    return partial(_run_with_rows, call, shape, statement, literals, authorized)
+        return WrittenAlone(_run(call, shape, statement, literals))
+    return WrittenAlone(_run_with_rows(call, shape, statement, literals, authorized))
 
 
 # The run

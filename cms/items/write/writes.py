@@ -1,20 +1,15 @@
-"""The calls that write items (docs/writes.md), each in one transaction or in one statement.
-
-Every function here plans its call before its transaction begins (cms/items/write/plans.py), and
-does so again after a change of structure or rights.
-"""
+"""The calls that write items (docs/writes.md), each in one transaction or in one statement."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from cms.database.connections import Transaction
 from cms.errors import invalid_payload
 from cms.items.read.answers import json_body, unlimited_body
-from cms.items.read.reads import Item, parse_key, require_own_user, require_user
+from cms.items.read.reads import parse_key, require_own_user, require_user
+from cms.items.write import item_writes
 from cms.items.write.calls import (
     CHANGE,
     CREATE,
@@ -26,17 +21,6 @@ from cms.items.write.calls import (
     WrittenItems,
     new_call,
 )
-from cms.items.write.plans import (
-    plan_create,
-    plan_delete,
-    plan_delete_many,
-    plan_singleton,
-    plan_update,
-    plan_update_each,
-    plan_update_many,
-    with_item_precondition,
-    with_singleton_precondition,
-)
 from cms.items.write.transaction.named_keys import require_selection, selection_of
 from cms.query.language.ast import EMPTY_QUERY
 from cms.query.language.parse import parse_query_string
@@ -45,16 +29,13 @@ from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
-from cms.store.write_attempts import Write
-from cms.store.write_plan import WritePlan
+from cms.store.write_attempts import Write, WriteAttempt
 
 _RIGHTS_COLLECTIONS = frozenset({ROLES, PERMISSIONS, SETTINGS})
 """Collections of which every change moves the counter of rights, by triggers in sql/schema.sql."""
 
 _RIGHTS_FIELDS = frozenset({"role", "status", "token", "password", "email", "tfa_secret"})
 """Fields of users whose change moves the counter of rights (`system_bump_for_users`)."""
-
-T = TypeVar("T")
 
 
 class WriteTarget(NamedTuple):
@@ -69,20 +50,6 @@ class WriteTarget(NamedTuple):
     idempotency: Idempotency | None = None
 
 
-class WriteOperation(NamedTuple, Generic[T]):
-    """What a call does.
-
-    `intent` says which permissions it takes, `plan` plans it. Of `payload` only the names of its
-    fields count, to find out whether the write changes rights (`_changes_rights`). It answers
-    one item, `of_one_item`, or several; of a singleton it is always one.
-    """
-
-    intent: WriteIntent
-    plan: Callable[[WriteCall], WritePlan[T]]
-    payload: object = None
-    of_one_item: bool = True
-
-
 # Create
 
 
@@ -93,15 +60,14 @@ def create(
     payload: object,
 ) -> bytes | None:
     """Create one item, or several of an array, and answer them as the query string asks."""
-    plan = partial(_plan_create, payload=payload)
-    operation = WriteOperation(CREATE, plan, of_one_item=not isinstance(payload, list))
-    return _run(store, identity, target, operation)
-
-
-def _plan_create(call: WriteCall, *, payload: object) -> WritePlan[bytes | None]:
-    if isinstance(payload, list):
-        return _body_plan(call, plan_create(call, payload), single=False)
-    return _body_plan(call, plan_create(call, [payload]), single=True)
+    single = not isinstance(payload, list)
+    items = payload if isinstance(payload, list) else [payload]
+    write = _new_write(store, identity, target, CREATE)
+    for attempt in write:
+        with attempt as context:
+            call = _call(store, target, attempt, context, CREATE, of_one_item=single)
+            write.answer = _body(call, item_writes.create(call, items), single=single)
+    return write.answer
 
 
 # Update
@@ -116,24 +82,12 @@ def update_one(
     payload: object,
 ) -> bytes | None:
     """Change one item; raises `Refused` NOT_FOUND when there is none for this caller."""
-    plan = partial(_plan_update_one, key=key, payload=payload, if_match=target.if_match)
-    return _run(store, identity, target, WriteOperation(CHANGE, plan, payload))
-
-
-def _plan_update_one(
-    call: WriteCall, *, key: str, payload: object, if_match: str | None
-) -> WritePlan[bytes | None]:
-    key = parse_key(call.collection, key)
-    return _plan_conditional_update(call, key=key, payload=payload, if_match=if_match)
-
-
-def _plan_conditional_update(
-    call: WriteCall, *, key: str, payload: object, if_match: str | None
-) -> WritePlan[bytes | None]:
-    plan = plan_update(call, key, payload)
-    return _body_plan(
-        call, with_item_precondition(call, plan, key=key, if_match=if_match), single=True
-    )
+    write = _new_write(store, identity, target, CHANGE, payload)
+    for attempt in write:
+        with attempt as context:
+            call = _call(store, target, attempt, context, CHANGE)
+            write.answer = _update_one(call, parse_key(call.collection, key), payload, target)
+    return write.answer
 
 
 def update_me(
@@ -141,17 +95,14 @@ def update_me(
 ) -> bytes | None:
     """Change the caller's own user; raises `Refused` INVALID_CREDENTIALS without credentials."""
     require_user(identity)
-    plan = partial(_plan_update_me, payload=payload, if_match=target.if_match)
-    return _run(store, identity, target, WriteOperation(CHANGE, plan, payload))
-
-
-def _plan_update_me(
-    call: WriteCall, *, payload: object, if_match: str | None
-) -> WritePlan[bytes | None]:
-    require_own_user(call.context)
-    # The key comes from the credentials: it needs no parsing as one of a URL does.
-    key = str(call.context.actor.user)
-    return _plan_conditional_update(call, key=key, payload=payload, if_match=if_match)
+    write = _new_write(store, identity, target, CHANGE, payload)
+    for attempt in write:
+        with attempt as context:
+            call = _call(store, target, attempt, context, CHANGE)
+            require_own_user(context)
+            # The key comes from the credentials: it needs no parsing as one of a URL does.
+            write.answer = _update_one(call, str(context.actor.user), payload, target)
+    return write.answer
 
 
 def restore(
@@ -163,19 +114,22 @@ def restore(
     payload: object,
 ) -> bytes | None:
     """Give an item the values of one of its revisions; the history records a revert."""
-    plan = partial(_plan_restore, key=key, payload=payload, if_match=target.if_match)
-    operation = WriteOperation(RESTORE, plan, payload)
-    return _run(store, identity, target, operation)
+    write = _new_write(store, identity, target, RESTORE, payload)
+    for attempt in write:
+        with attempt as context:
+            call = _call(store, target, attempt, context, RESTORE)
+            item_key = parse_key(call.collection, key)
+            # A singleton has a lock of its own, under which it gets its one row.
+            if call.collection.is_singleton:
+                write.answer = _update_singleton(call, payload, target)
+            else:
+                write.answer = _update_one(call, item_key, payload, target)
+    return write.answer
 
 
-def _plan_restore(
-    call: WriteCall, *, key: str, payload: object, if_match: str | None
-) -> WritePlan[bytes | None]:
-    key = parse_key(call.collection, key)
-    # A singleton has a plan of its own, with the lock under which it gets its one row.
-    if call.collection.is_singleton:
-        return _plan_singleton(call, payload, if_match=if_match)
-    return _plan_conditional_update(call, key=key, payload=payload, if_match=if_match)
+def _update_one(call: WriteCall, key: str, payload: object, target: WriteTarget) -> bytes | None:
+    items = item_writes.update(call, key, payload, if_match=target.if_match)
+    return _body(call, items, single=True)
 
 
 def update_many(
@@ -189,33 +143,31 @@ def update_many(
     On a singleton the payload is the item itself, which is created if there is none. `if_match` is
     compared for singletons only: several items have no common version.
     """
-    plan = partial(_plan_update_many, payload=payload, if_match=target.if_match)
-    return _run(store, identity, target, WriteOperation(PUT, plan, payload, of_one_item=False))
+    write = _new_write(store, identity, target, PUT, payload)
+    for attempt in write:
+        with attempt as context:
+            call = _call(store, target, attempt, context, PUT, of_one_item=False)
+            write.answer = _update_many(call, payload, target)
+    return write.answer
 
 
-def _plan_update_many(
-    call: WriteCall, *, payload: object, if_match: str | None
-) -> WritePlan[bytes | None]:
+def _update_many(call: WriteCall, payload: object, target: WriteTarget) -> bytes | None:
     if call.collection.is_singleton:
         # The payload is the item itself, whatever names its fields have: `data` may be one of them.
-        return _plan_singleton(call, payload, if_match=if_match)
+        return _update_singleton(call, payload, target)
     if isinstance(payload, list):
-        return _body_plan(call, plan_update_each(call, payload), single=False)
+        return _body(call, item_writes.update_each(call, payload), single=False)
     if not isinstance(payload, Mapping) or "data" not in payload:
         raise invalid_payload(
             "The body must be an array of items with their keys, or hold data with keys or query"
         )
     selection = require_selection(payload, "data")
-    return _body_plan(call, plan_update_many(call, selection), single=False)
+    return _body(call, item_writes.update_many(call, selection), single=False)
 
 
-def _plan_singleton(
-    call: WriteCall, payload: object, *, if_match: str | None
-) -> WritePlan[bytes | None]:
-    plan: WritePlan[WrittenItems] = plan_singleton(call, payload)
-    if if_match is not None:
-        plan = with_singleton_precondition(call, plan, if_match=if_match)
-    return _body_plan(call, plan, single=True)
+def _update_singleton(call: WriteCall, payload: object, target: WriteTarget) -> bytes | None:
+    items = item_writes.update_singleton(call, payload, if_match=target.if_match)
+    return _body(call, items, single=True)
 
 
 # Delete
@@ -223,81 +175,68 @@ def _plan_singleton(
 
 def delete_one(store: Store, identity: Identity, target: WriteTarget, *, key: str) -> None:
     """Delete one item."""
-    plan = partial(_plan_delete_one, key=key, if_match=target.if_match)
-    _run(store, identity, target, WriteOperation(DELETE, plan))
-
-
-def _plan_delete_one(call: WriteCall, *, key: str, if_match: str | None) -> WritePlan[object]:
-    key = parse_key(call.collection, key)
-    return with_item_precondition(call, plan_delete(call, key), key=key, if_match=if_match)
+    for attempt in _new_write(store, identity, target, DELETE):
+        with attempt as context:
+            call = _call(store, target, attempt, context, DELETE)
+            item_key = parse_key(call.collection, key)
+            item_writes.delete(call, item_key, if_match=target.if_match)
 
 
 def delete_many(store: Store, identity: Identity, target: WriteTarget, payload: object) -> None:
     """Delete items by an array of keys, by `keys`, or by `query`."""
-    operation = WriteOperation(DELETE, partial(_plan_delete_many, payload=payload))
-    _run(store, identity, target, operation)
-
-
-def _plan_delete_many(call: WriteCall, *, payload: object) -> WritePlan[object]:
-    return plan_delete_many(call, selection_of(payload))
-
-
-# The run
-
-
-def _run(
-    store: Store,
-    identity: Identity,
-    target: WriteTarget,
-    operation: WriteOperation[T],
-) -> T:
-    write: Write[T] = store.write(
-        identity,
-        idempotency=target.idempotency,
-        changes_rights=_changes_rights(target.collection, operation),
-    )
-    for attempt in write:
+    for attempt in _new_write(store, identity, target, DELETE):
         with attempt as context:
-            write.answer = attempt.run(_plan(store, identity, target, operation, context))
-    return write.answer
+            call = _call(store, target, attempt, context, DELETE)
+            item_writes.delete_many(call, selection_of(payload))
 
 
-def _plan(
+# The call
+
+
+def _new_write(
     store: Store,
     identity: Identity,
     target: WriteTarget,
-    operation: WriteOperation[T],
+    intent: WriteIntent,
+    payload: object = None,
+) -> Write[bytes | None]:
+    """Return the write of a call; of its payload only the names of the fields count."""
+    changes_rights = _changes_rights(target.collection, intent, payload)
+    return store.write(identity, idempotency=target.idempotency, changes_rights=changes_rights)
+
+
+def _call(
+    store: Store,
+    target: WriteTarget,
+    attempt: WriteAttempt,
     context: RequestContext,
-) -> WritePlan[T]:
-    call = new_call(
-        store,
-        context,
-        identity.client,
-        name=target.collection,
-        parsed=EMPTY_QUERY,
-        intent=operation.intent,
-    )
-    is_one = operation.of_one_item or call.collection.is_singleton
-    call = call._replace(parsed=replace(EMPTY_QUERY, of_one_item=is_one))
+    intent: WriteIntent,
+    *,
+    of_one_item: bool = True,
+) -> WriteCall:
+    """Return the call of an attempt, which answers one item, as singletons do, or several."""
+    client = attempt.identity.client
+    call = new_call(store, context, client, attempt, name=target.collection, intent=intent)
+    is_one = of_one_item or call.collection.is_singleton
     # Parsed only now: a hidden collection is refused before a query string that is wrong.
+    parsed = replace(EMPTY_QUERY, of_one_item=is_one)
     if target.query_string:
         parsed = parse_query_string(target.query_string, store.page, of_one_item=is_one)
-        call = call._replace(parsed=parsed)
-    return operation.plan(call)
+    return call._replace(parsed=parsed)
 
 
-def _changes_rights(name: str, operation: WriteOperation[T]) -> bool:
+def _changes_rights(name: str, intent: WriteIntent, payload: object) -> bool:
     """Tell whether a write moves the counter of rights, as far as collection and fields tell.
 
     A write that moves it unforeseen, such as a nested one, may have to wait for others and be done
     again: `Store.write` lets it share a lock that it then needs alone.
     """
     # A new user moves no counter: no process remembers anything about it yet.
-    if name != USERS or operation.intent is CREATE:
+    if name != USERS or intent is CREATE:
         return name in _RIGHTS_COLLECTIONS
-    if operation.intent is DELETE:
+    if intent is DELETE:
         return True
-    for item in _sent_items(operation.payload):
+    for item in _sent_items(payload):
         if isinstance(item, Mapping) and not _RIGHTS_FIELDS.isdisjoint(item):
             return True
     return False
@@ -314,33 +253,13 @@ def _sent_items(payload: object) -> list[object]:
 # The body of the answer
 
 
-def _body_plan(
-    call: WriteCall, plan: WritePlan[WrittenItems], *, single: bool
-) -> WritePlan[bytes | None]:
-    """Return a plan whose answer is a body: `single` holds one item, otherwise an array."""
-    run = partial(_body, call, plan, single=single)
-    if plan.run_alone is None:
-        return WritePlan(run)
-    return WritePlan(run, partial(_body_alone, plan.run_alone, single=single))
-
-
-def _body(
-    call: WriteCall, plan: WritePlan[WrittenItems], transaction: Transaction, *, single: bool
-) -> bytes | None:
-    items = plan.run(transaction)
+def _body(call: WriteCall, items: WrittenItems, *, single: bool) -> bytes | None:
+    """Return the body of an answer: `single` holds one item, otherwise an array."""
     if items is None:
         return None
-    # Inside the transaction: a body that is too large undoes the write.
-    return json_body(_answer(items, single=single), call.store.max_answer_size)
-
-
-def _body_alone(run_alone: Callable[[], WrittenItems], *, single: bool) -> bytes | None:
-    items = run_alone()
-    if items is None:
-        return None
-    # The write is done and cannot be refused any more; its plan has kept the answer small.
-    return unlimited_body(_answer(items, single=single))
-
-
-def _answer(items: list[Item], *, single: bool) -> dict[str, object]:
-    return {"data": items[0] if single else items}
+    answer = {"data": items[0] if single else items}
+    if call.attempt.has_begun:
+        # Inside the transaction: a body that is too large undoes the write.
+        return json_body(answer, call.store.max_answer_size)
+    # The write is done and cannot be refused any more; its statement has kept the answer small.
+    return unlimited_body(answer)

@@ -1,24 +1,25 @@
-"""Plans of calls that write items: creates, changes, deletes.
+"""Writes of items: creates, changes and deletes, each for one call.
 
-Planning parses and completes the payload, and hashes its passwords, which takes long, before a
-transaction holds any lock. A plan has two ways to run. `run_alone` is one statement
-(cms/items/write/single_statement.py), for most calls that name no related item. `run` resolves,
-authorizes and writes in a transaction (cms/items/write/nested.py), and then reads the items as the
-caller may read them.
+Parsing and completing a payload, and hashing its passwords, takes long, and happens before a
+transaction holds any lock. Most calls that name no related item are then one statement
+(cms/items/write/single_statement.py). All others resolve, authorize and write in a transaction
+(cms/items/write/nested.py), and then read the items as the caller may read them.
+
+A write answers its items, or by the functions called `…_keys` their keys, whether or not the caller
+may read the items.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from cms.access.guard import view_of
-from cms.database.connections import Transaction, single_value
+from cms.database.connections import single_value
 from cms.errors import not_found
 from cms.items.write import single_statement
 from cms.items.write.calls import WriteCall, WrittenItems
-from cms.items.write.filtering import filtered_plan, has_filters
+from cms.items.write.filtering import flow_filter, has_filters
 from cms.items.write.item_filters import check_deletion, filtered_set
 from cms.items.write.nested import CompletePayload, write_tree
 from cms.items.write.parse.payload_parser import PayloadParser
@@ -27,15 +28,16 @@ from cms.items.write.run.running import run_plan
 from cms.items.write.stages.parsed import Expects, ParsedSet
 from cms.items.write.stages.problems import WHOLE_ITEM, key_change_problem
 from cms.items.write.stages.resolved_rows import StoredRows
+from cms.items.write.transaction.event_runs import json_keys
 from cms.items.write.transaction.executor import Executor
 from cms.items.write.transaction.named_keys import named_keys
 from cms.items.write.transaction.preconditions import check_match, check_singleton
 from cms.items.write.transaction.rows import as_stored
 from cms.query.sql import locks
 from cms.schema.payload import MISSING_KEY, REPEATED, invalid_item
-from cms.store.write_plan import WritePlan
 
-T = TypeVar("T")
+AnsweredKeys = list[object]
+"""Primary keys as answers show them."""
 
 
 class ParsedPayload(NamedTuple):
@@ -45,47 +47,78 @@ class ParsedPayload(NamedTuple):
     items: ParsedSet
 
 
+class ReadyWrite(NamedTuple):
+    """A call and its payload, ready to be written; flows may have put it into its transaction."""
+
+    call: WriteCall
+    payload: CompletePayload
+
+
 # Creates
 
 
-def plan_create(call: WriteCall, items: Sequence[object]) -> WritePlan[WrittenItems]:
+def create(call: WriteCall, items: Sequence[object]) -> WrittenItems:
     """Create items."""
-    if has_filters(call, "create"):
-        return filtered_plan(call, "create", lambda flow: plan_create(flow.call, flow.items(items)))
-    payload = call.complete(*parse_payload(call, items, Expects.ABSENT))
-    run = partial(_write_payload, call, payload)
-    if payload.related is not None:
-        return WritePlan(run)
-    return WritePlan(run, single_statement.plan_insert(call, payload.root))
+    call, payload = _ready_creation(call, items)
+    if payload.related is None and not call.attempt.has_begun:
+        written = single_statement.insert(call, payload.root)
+        if written:
+            return written.items
+    return write_payload(call, payload)
+
+
+def create_keys(call: WriteCall, items: Sequence[object]) -> AnsweredKeys:
+    """Create items, and return their keys."""
+    return _write_keys(*_ready_creation(call, items))
+
+
+def _ready_creation(call: WriteCall, items: Sequence[object]) -> ReadyWrite:
+    flow = flow_filter(call, "create")
+    if flow:
+        call = flow.call
+        items = flow.items(items)
+    return ReadyWrite(call, call.complete(*parse_payload(call, items, Expects.ABSENT)))
 
 
 # Changes
 
 
-def plan_update(call: WriteCall, key: str, item: object) -> WritePlan[WrittenItems]:
-    """Change the item of a key."""
-    if has_filters(call, "update"):
-        return filtered_plan(
-            call, "update", lambda flow: plan_update(flow.call, key, flow.item(item, [key]))
-        )
+def update(call: WriteCall, key: str, item: object, *, if_match: str | None = None) -> WrittenItems:
+    """Change the item of a key, if it has the version of an If-Match header."""
+    flow = flow_filter(call, "update")
+    if flow:
+        call = require_match(flow.call, key, if_match)
+        item = flow.item(item, [key])
     payload = complete_update(call, parse_payload(call, [item], Expects.PRESENT), [key])
-    run = partial(_write_payload, call, payload)
+    if flow is None:
+        call = require_match(call, key, if_match)
     # A revert has a history action of its own, which only the transaction writes.
-    if payload.related is not None or call.history_action:
-        return WritePlan(run)
-    return WritePlan(run, single_statement.plan_update(call, payload.root))
+    if not (payload.related or call.history_action or call.attempt.has_begun):
+        written = single_statement.update(call, payload.root)
+        if written:
+            return written.items
+    return write_payload(call, payload)
 
 
-def plan_update_each(call: WriteCall, items: list[object]) -> WritePlan[WrittenItems]:
+def update_each(call: WriteCall, items: Sequence[object]) -> WrittenItems:
     """Change the items of an array, which hold their keys."""
-    if has_filters(call, "update"):
-        return filtered_plan(
-            call, "update", lambda flow: plan_update_each(flow.call, flow.keyed_items(items))
-        )
-    return payload_plan(call, complete_each(call, items))
+    return write_payload(*_ready_changes(call, items))
 
 
-def complete_each(call: WriteCall, items: Sequence[object]) -> CompletePayload:
+def update_each_keys(call: WriteCall, items: Sequence[object]) -> AnsweredKeys:
+    """Change the items of an array, which hold their keys, and return these."""
+    return _write_keys(*_ready_changes(call, items))
+
+
+def _ready_changes(call: WriteCall, items: Sequence[object]) -> ReadyWrite:
+    flow = flow_filter(call, "update")
+    if flow:
+        call = flow.call
+        items = flow.keyed_items(items)
+    return ReadyWrite(call, _complete_each(call, items))
+
+
+def _complete_each(call: WriteCall, items: Sequence[object]) -> CompletePayload:
     """Return the payload of a change of items that hold their keys."""
     parser, parsed = parse_payload(call, items, Expects.PRESENT)
     key_field = parsed.key_field
@@ -115,41 +148,51 @@ def _add_key_problems(call: WriteCall, parser: PayloadParser, parsed: ParsedSet)
             parser.problems.add(problem, row.position)
 
 
-def plan_update_many(call: WriteCall, payload: Mapping[str, object]) -> WritePlan[WrittenItems]:
+def update_many(call: WriteCall, payload: Mapping[str, object]) -> WrittenItems:
     """Give the items that `keys` or `query` name the values of `data`."""
-    if has_filters(call, "update"):
-        return filtered_plan(
-            call, "update", lambda flow: plan_update_many(flow.call, flow.change(payload))
-        )
+    return write_payload(*_ready_change(call, payload))
+
+
+def update_many_keys(
+    call: WriteCall, selection: Mapping[str, object], item: object
+) -> AnsweredKeys:
+    """Give the items that `keys` or `query` name the values of a payload; return their keys.
+
+    The one item of a singleton needs no name.
+    """
+    # A singleton passes its flows later, when it is known whether there is an item.
+    if call.collection.is_singleton:
+        return _write_keys(*_ready_singleton(call, item))
+    return _write_keys(*_ready_change(call, {**selection, "data": item}))
+
+
+def _ready_change(call: WriteCall, payload: Mapping[str, object]) -> ReadyWrite:
+    flow = flow_filter(call, "update")
+    if flow:
+        call = flow.call
+        payload = flow.change(payload)
     # Parsed before the transaction, so that hidden names are refused without one.
     parsed = parse_payload(call, [payload["data"]], Expects.PRESENT)
-    return WritePlan(partial(_update_named, call, parsed, payload))
+    call, executor = call.begun()
+    keys = named_keys(executor, call.collection, payload)
+    # Also for no item at all: problems of the payload are refused in any case.
+    return ReadyWrite(call, complete_update(call, parsed, keys))
 
 
-def _update_named(
-    call: WriteCall,
-    parsed: ParsedPayload,
-    selection: Mapping[str, object],
-    transaction: Transaction,
-) -> WrittenItems:
-    call, executor = call.in_transaction(transaction)
-    keys = named_keys(executor, call.collection, selection)
-    return _write_and_read(call, executor, complete_update(call, parsed, keys))
+def update_singleton(call: WriteCall, item: object, *, if_match: str | None = None) -> WrittenItems:
+    """Change the one item of a singleton, or create it, if it has the version of If-Match."""
+    return write_payload(*_ready_singleton(call, item, if_match=if_match))
 
 
-def plan_singleton(call: WriteCall, item: object) -> WritePlan[WrittenItems]:
-    """Change the one item of a singleton, or create it."""
-    return WritePlan(partial(_write_singleton, call, parse_payload(call, [item], Expects.ANY)))
+def _ready_singleton(call: WriteCall, item: object, *, if_match: str | None = None) -> ReadyWrite:
+    parsed = parse_payload(call, [item], Expects.ANY)
+    call, executor = call.begun()
+    if if_match is not None:
+        check_singleton(executor, call.collection, if_match=if_match)
+    return ReadyWrite(call, _complete_singleton(call, executor, parsed))
 
 
-def _write_singleton(
-    call: WriteCall, parsed: ParsedPayload, transaction: Transaction
-) -> WrittenItems:
-    call, executor = call.in_transaction(transaction)
-    return _write_and_read(call, executor, complete_singleton(call, executor, parsed))
-
-
-def complete_singleton(
+def _complete_singleton(
     call: WriteCall, executor: Executor, parsed: ParsedPayload
 ) -> CompletePayload:
     """Return the payload of a singleton, once it is known whether there is an item."""
@@ -210,46 +253,27 @@ def _one_row_for_each_key(call: WriteCall, parsed: ParsedPayload, count: int) ->
     return parser.parse(call.collection, [row.sent] * count, Expects.PRESENT)
 
 
-def payload_plan(call: WriteCall, payload: CompletePayload) -> WritePlan[WrittenItems]:
-    """Write a payload that is complete in a transaction."""
-    return WritePlan(partial(_write_payload, call, payload))
-
-
-def _write_payload(
-    call: WriteCall, payload: CompletePayload, transaction: Transaction
-) -> WrittenItems:
-    call, executor = call.in_transaction(transaction)
-    return _write_and_read(call, executor, payload)
-
-
 # Deletes
 
 
-def plan_delete(call: WriteCall, key: str) -> WritePlan[object]:
-    """Delete the item of a key."""
-    run = partial(_delete_item, call, key)
+def delete(call: WriteCall, key: str, *, if_match: str | None = None) -> None:
+    """Delete the item of a key, if it has the version of an If-Match header."""
+    call = require_match(call, key, if_match)
     # Flows can refuse it only in a transaction.
-    if has_filters(call, "delete"):
-        return WritePlan(run)
-    return WritePlan(run, single_statement.plan_delete(call, key))
-
-
-def plan_delete_many(call: WriteCall, selection: Mapping[str, object]) -> WritePlan[object]:
-    """Delete the items that `keys` or `query` name."""
-    return WritePlan(partial(_delete_named, call, selection))
-
-
-def _delete_item(call: WriteCall, key: str, transaction: Transaction) -> None:
-    call, executor = call.in_transaction(transaction)
+    is_plain = not (call.attempt.has_begun or has_filters(call, "delete"))
+    if is_plain and single_statement.delete(call, key):
+        return
+    call, executor = call.begun()
     keys = as_stored(executor, call.collection, [key])
     delete_items(call, executor, list(keys.values()))
 
 
-def _delete_named(
-    call: WriteCall, selection: Mapping[str, object], transaction: Transaction
-) -> None:
-    call, executor = call.in_transaction(transaction)
-    delete_items(call, executor, named_keys(executor, call.collection, selection))
+def delete_many(call: WriteCall, selection: Mapping[str, object]) -> AnsweredKeys:
+    """Delete the items that `keys` or `query` name, and return their keys."""
+    call, executor = call.begun()
+    keys = named_keys(executor, call.collection, selection)
+    delete_items(call, executor, keys)
+    return json_keys(call.collection, keys)
 
 
 def delete_items(call: WriteCall, executor: Executor, keys: Sequence[str]) -> None:
@@ -265,44 +289,24 @@ def delete_items(call: WriteCall, executor: Executor, keys: Sequence[str]) -> No
 # If-Match
 
 
-def with_item_precondition(
-    call: WriteCall, plan: WritePlan[T], *, key: str, if_match: str | None
-) -> WritePlan[T]:
-    """Return a plan that runs only while an item has the version of an If-Match header, if any."""
+def require_match(call: WriteCall, key: str, if_match: str | None) -> WriteCall:
+    """Raise `Refused` unless an item has the version of an If-Match header, if there is one.
+
+    The version is compared under a lock: the call that is returned is in its transaction then.
+    """
     if if_match is None:
-        return plan
-    # Without `run_alone`: the version is compared under a lock, which takes a transaction.
-    return WritePlan(partial(_run_if_item_matches, call, plan, key=key, if_match=if_match))
-
-
-def _run_if_item_matches(
-    call: WriteCall, plan: WritePlan[T], transaction: Transaction, *, key: str, if_match: str
-) -> T:
-    executor = call.in_transaction(transaction).executor
+        return call
+    call, executor = call.begun()
     check_match(executor, call.collection, key=key, if_match=if_match)
-    return plan.run(transaction)
+    return call
 
 
-def with_singleton_precondition(
-    call: WriteCall, plan: WritePlan[T], *, if_match: str
-) -> WritePlan[T]:
-    """Return a plan that runs only while a singleton has the version of an If-Match header."""
-    return WritePlan(partial(_run_if_singleton_matches, call, plan, if_match=if_match))
+# Writing, and what is answered
 
 
-def _run_if_singleton_matches(
-    call: WriteCall, plan: WritePlan[T], transaction: Transaction, *, if_match: str
-) -> T:
-    executor = call.in_transaction(transaction).executor
-    check_singleton(executor, call.collection, if_match=if_match)
-    return plan.run(transaction)
-
-
-# The answer
-
-
-def _write_and_read(call: WriteCall, executor: Executor, payload: CompletePayload) -> WrittenItems:
-    """Write a payload and return its items, in their order, as this caller may read them."""
+def write_payload(call: WriteCall, payload: CompletePayload) -> WrittenItems:
+    """Write a payload in a transaction; return its items as the caller may read them, in order."""
+    call, executor = call.begun()
     keys = write_tree(executor, call.authorizer, payload)
     if not keys:
         return []
@@ -316,3 +320,8 @@ def _write_and_read(call: WriteCall, executor: Executor, payload: CompletePayloa
     if len(items) < len(keys) and policy.is_admin:
         raise not_found()  # a trigger of the table may have moved or removed them
     return items or None
+
+
+def _write_keys(call: WriteCall, payload: CompletePayload) -> AnsweredKeys:
+    call, executor = call.begun()
+    return json_keys(call.collection, write_tree(executor, call.authorizer, payload))
