@@ -165,7 +165,7 @@ class ExternalLoginResource:
             response,
             login_provider,
             account,
-            mode=Mode(login_provider.mode),
+            mode=pending.mode,
             logout_url=pending.logout_url,
         )
         self._logins.cookies.forget_for_login(
@@ -218,8 +218,9 @@ class CallbackResource:
             accounts = ExternalAccounts(self._logins.store, provider, request.context.client)
             account = accounts.account_of(user.profile)
         external_login.check_status(account)
+        mode = _mode_of(provider, state)
         if account.tfa_secret is not None:
-            pending = PendingFactor(account.id, provider.name, user.logout_url)
+            pending = PendingFactor(account.id, provider.name, mode, user.logout_url)
             self._logins.cookies.set_for_login(
                 request,
                 response,
@@ -229,13 +230,20 @@ class CallbackResource:
                 max_age=int(FACTOR_LIFE.total_seconds()),
             )
             raise factors.invalid_otp()
-        mode = Mode(provider.mode)
-        if state.redirect and mode is Mode.JSON:
-            # An address takes no tokens: the page that it leads to gets them by a refresh.
-            mode = Mode.COOKIE
         return self._logins.finish(
             request, response, provider, account, mode=mode, logout_url=user.logout_url
         )
+
+
+def _mode_of(provider: Provider, state: LoginState) -> Mode:
+    """Return how the client holds the session: without `redirect` the answer has both tokens."""
+    if state.redirect is None:
+        return Mode.JSON
+    mode = Mode(provider.mode)
+    if mode is Mode.JSON:
+        # An address takes no tokens: the page that it leads to gets them by a refresh.
+        mode = Mode.COOKIE
+    return mode
 
 
 def _state_cookie(state: str) -> str:

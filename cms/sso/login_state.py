@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from cms.auth import tokens
+from cms.auth.sessions import Mode
 from cms.errors import Problem, Refused
 
 LIFE = timedelta(minutes=10)
@@ -75,6 +76,7 @@ class PendingFactor(NamedTuple):
 
     user: str
     provider: str
+    mode: Mode
     logout_url: str | None
 
     def signed(self, secret: str) -> str:
@@ -88,13 +90,14 @@ class PendingFactor(NamedTuple):
     def read(cls, text: str, *, provider: str, secret: str) -> PendingFactor:
         """Return the login that waits for its code; raises `Refused` INVALID_CREDENTIALS."""
         try:
-            claims = tokens.read_signed(_FACTOR, text, secret=secret, required=("user", "provider"))
+            required = ("user", "provider", "mode")
+            claims = tokens.read_signed(_FACTOR, text, secret=secret, required=required)
         except Refused:
             raise not_begun() from None
         pending = cls._make(map(claims.get, cls._fields))
         if pending.provider != provider:
             raise not_begun()
-        return pending
+        return pending._replace(mode=Mode(pending.mode))
 
 
 def not_begun() -> Refused:
