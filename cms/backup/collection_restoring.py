@@ -94,8 +94,8 @@ def _check_columns(transaction: Transaction, table: Table) -> list[str]:
     columns = single_values(transaction.execute(statement("list_columns_of_table"), (table.name,)))
     if not columns:
         raise BackupError(
-            f"There is no collection {table.name} here any more. Make it first (docs/backup.md tells "
-            "how to take its structure from the archive), and restore its rows then."
+            f"There is no collection {table.name} here any more. Make it first, and restore "
+            "its rows then: docs/backup.md tells how to take its structure from the archive."
         )
     absent = [name for name in table.columns if name not in columns]
     if absent:
