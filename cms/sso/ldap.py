@@ -113,6 +113,9 @@ class DirectoryClient:
 
     def has_user(self, dn: str) -> bool:
         """Tell whether an entry is there and not disabled; raises `ProviderError`."""
+        # The empty name is the directory itself.
+        if not dn:
+            return False
         with self._reading(Deadline()) as connection:
             entries = self._search(connection, dn, "base", "(objectClass=*)", _STATUS)
         return bool(entries) and not entries[0].is_disabled

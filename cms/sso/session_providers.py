@@ -21,10 +21,15 @@ from cms.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What a session needs from its user's provider before its token renews it."""
+    """What a session needs from its user's provider before its token renews it.
+
+    `identifier` is what the provider knows the user by.
+    """
 
     providers: Providers
     provider: Provider
+    user: str
+    identifier: str
     token: str = field(repr=False)
 
     def require(self, store: Store, secret: str, client: ClientInfo) -> None:
@@ -33,33 +38,41 @@ class Confirmation:
         Where it says no, the session ends; of a directory's user all sessions do. Raises `Refused`
         INVALID_CREDENTIALS then, and `ProviderError`, with which everything stays as it is.
         """
-        if not in_transaction(store, partial(self._is_given, secret, client)):
-            # Raised outside the transaction, whose rollback would undo the end of the session.
+        directory = self.providers.directories.get(self.provider.name)
+        if directory is None:
+            is_given = in_transaction(store, partial(self._is_token_renewed, secret, client))
+        else:
+            is_given = directory.client.has_user(self.identifier)
+            if not is_given:
+                in_transaction(store, partial(self._end_all, client))
+        # Raised outside the transaction, whose rollback would undo the end of the session.
+        if not is_given:
             raise invalid_credentials()
 
-    def _is_given(self, secret: str, client: ClientInfo, transaction: Transaction) -> bool:
-        name = self.provider.name
-        values = (*_key_of(self.token), name)
-        rows = transaction.execute(statement("lock_session_of_provider"), values)
+    def _end_all(self, client: ClientInfo, transaction: Transaction) -> None:
+        end_sessions(transaction, self.user)
+        self._record_end(transaction, client)
+
+    def _is_token_renewed(self, secret: str, client: ClientInfo, transaction: Transaction) -> bool:
+        """Let the provider renew its refresh token; end the session where it refuses that."""
+        rows = transaction.execute(statement("lock_provider_token"), _key_of(self.token))
         if not rows:
             # It has ended, or another tab has renewed it and asked the provider.
             return True
-        session, user, identifier, sealed = rows[0]
+        ((session, sealed),) = rows
         # The provider may take longer than the server lets a transaction wait.
         transaction.rest()
-        directory = self.providers.directories.get(name)
-        if directory is not None:
-            if directory.client.has_user(identifier):
-                return True
-            end_sessions(transaction, user)
-        else:
-            renewed = self._renewed(sealed, secret)
-            if renewed is not None:
-                transaction.execute(statement("keep_provider_token"), (session, renewed))
-                return True
-            transaction.execute(statement("end_session"), (session,))
-        record_activity(transaction, "logout", user=user, client=client, comment=name)
+        renewed = self._renewed(sealed, secret)
+        if renewed is not None:
+            transaction.execute(statement("keep_provider_token"), (session, renewed))
+            return True
+        transaction.execute(statement("end_session"), (session,))
+        self._record_end(transaction, client)
         return False
+
+    def _record_end(self, transaction: Transaction, client: ClientInfo) -> None:
+        name = self.provider.name
+        record_activity(transaction, "logout", user=self.user, client=client, comment=name)
 
     def _renewed(self, sealed: str, secret: str) -> str | None:
         """Return the next refresh token of the provider as it is stored; None where it says no."""
@@ -83,11 +96,11 @@ def confirmation_of(store: Store, providers: Providers, token: str) -> Confirmat
     rows = store.database.fetch_primary(statement("find_provider_of_session"), _key_of(token))
     if not rows:
         return None
-    name, has_token = rows[0]
+    name, user, identifier, has_token = rows[0]
     provider = providers.provider(name)
     if not has_token and name not in providers.directories:
         return None
-    return Confirmation(providers, provider, token)
+    return Confirmation(providers, provider, user, identifier, token)
 
 
 def _key_of(token: str) -> tuple[str | None, str]:

@@ -56,3 +56,16 @@ def test_a_directory_that_is_down_ends_no_session(stage: Stage, directory: Direc
     assert answer.headers["retry-after"]
     directory.start()
     assert refresh(stage, token).status == 200
+
+
+@pytest.mark.parametrize("identifier", [None, ""])
+def test_a_user_without_a_name_in_the_directory_is_not_there(
+    stage: Stage, identifier: str | None
+) -> None:
+    token = log_in(stage, "radia").data["refresh_token"]
+    with stage.side_door.connection() as connection:
+        query = b"UPDATE system_users SET external_identifier = %s WHERE email = %s"
+        connection.execute(query, [identifier, "radia@example.org"])
+    assert outcome(refresh(stage, token)) == REFUSED
+    with stage.side_door.connection() as connection:
+        connection.execute(query, [dn_of("radia"), "radia@example.org"])
