@@ -385,6 +385,31 @@ def test_a_size_that_all_values_have_needs_no_allow_destructive(admin: Client) -
     assert apply(admin, document).status == 204
 
 
+def test_a_null_where_none_may_be_is_refused_whatever_is_allowed(admin: Client) -> None:
+    admin.post("/items/authors", {"name": None})
+    document = snapshot(admin)
+    record_of(document, "authors", "name")["schema"]["is_nullable"] = False
+    answer = apply(admin, document, destroys=True)
+    assert (answer.status, answer.codes) == (400, ["CONTAINS_NULL_VALUES"]), answer
+
+
+def test_a_key_of_text_is_cut_together_with_those_that_point_to_it(admin: Client) -> None:
+    key = field("code", "string", max_length=9, is_primary_key=True, is_nullable=False)
+    admin.post("/collections", {"collection": "lands", "schema": {}, "fields": [key]})
+    admin.post("/fields/authors", field("land", "string", max_length=9))
+    relation = {"collection": "authors", "field": "land", "related_collection": "lands"}
+    assert admin.post("/relations", relation).status == 200
+    author = admin.post("/items/authors", {"land": {"code": "iceland"}}).data
+    document = snapshot(admin)
+    record_of(document, "lands", "code")["schema"]["max_length"] = 3
+    record_of(document, "authors", "land")["schema"]["max_length"] = 3
+    assert apply(admin, document).codes == ["UNPROCESSABLE_CONTENT"]
+    assert apply(admin, document, destroys=True).status == 204
+    assert admin.get(f"/items/authors/{author['id']}").data["land"] == "ice"
+    assert admin.get("/items/lands").data == [{"code": "ice"}]
+    assert admin.post("/schema/diff", document).status == 204
+
+
 def test_cut_values_that_are_no_longer_unique_are_refused(admin: Client) -> None:
     admin.patch("/fields/authors/name", {"schema": {"is_unique": True}})
     admin.post("/items/authors", [{"name": "Adam"}, {"name": "Adamson"}])
