@@ -253,7 +253,7 @@ def _add_logins(
         "/auth/login",
         auth.LoginResource(store, issuer, cookies, config, external.log_in_by_directory),
     )
-    app.add_route("/auth/refresh", auth.RefreshResource(store, issuer, token_source))
+    app.add_route("/auth/refresh", auth.RefreshResource(external.refresh, token_source))
     app.add_route("/auth/logout", auth.LogoutResource(store, token_source))
     app.add_route("/auth/password/request", accounts.ResetRequestResource(store, links.reset))
     app.add_route("/auth/password/reset", accounts.PasswordResetResource(store, links.reset))

@@ -344,6 +344,7 @@ CREATE TABLE system_sessions (
     mode text NOT NULL DEFAULT 'json',
     logout_url text,
     used_tokens jsonb NOT NULL DEFAULT '{}',
+    provider_token text,
     CONSTRAINT system_sessions_pkey PRIMARY KEY (id),
     CONSTRAINT system_sessions_user_fkey FOREIGN KEY ("user") REFERENCES system_users (id) ON DELETE CASCADE,
     CONSTRAINT system_sessions_holder_check CHECK (num_nonnulls("user", share) = 1),
@@ -359,6 +360,7 @@ COMMENT ON COLUMN system_sessions.token IS 'SHA-256 digest of the current refres
 COMMENT ON COLUMN system_sessions.mode IS 'What the client holds: json both tokens, cookie the refresh token in a cookie, session one cookie for everything';
 COMMENT ON COLUMN system_sessions.used_tokens IS 'Digests of refresh tokens before the current one, with the times of their use in the last 10 seconds';
 COMMENT ON COLUMN system_sessions.logout_url IS 'Where the session at the provider of an external login is ended';
+COMMENT ON COLUMN system_sessions.provider_token IS 'The refresh token of the provider that confirmed the user, encrypted by the service';
 COMMENT ON COLUMN system_sessions.share IS 'Set when the session was opened through a shared link, then without a user';
 
 

@@ -150,7 +150,7 @@ def admin_token(dsn: str, *, secret: str, life: timedelta) -> str:
         refresh_digest = passwords.digest(tokens.random_token())
         transaction.execute(
             statement("open_session"),
-            (session, user, refresh_digest, Mode.JSON, expires, None, None, None, None),
+            (session, user, refresh_digest, Mode.JSON, expires, *[None] * 5),
         )
     claims = {"id": user, "session": session}
     return tokens.access_token(claims, secret=secret, life=life)

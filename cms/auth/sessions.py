@@ -25,6 +25,9 @@ from cms.store.identity import ClientInfo, Identity
 from cms.store.share_actors import ShareRow, find_share
 from cms.store.store import Store
 
+PROVIDER_TOKEN = "refresh token of a provider"
+"""For what the key seals that is stored in `system_sessions.provider_token`."""
+
 
 class Mode(StrEnum):
     """How a client holds its session.
@@ -78,10 +81,20 @@ class IssuedTokens:
 
 
 class LoginSource(NamedTuple):
-    """The provider of an external login, and where its own session is ended, if it can be."""
+    """The provider of an external login.
+
+    Where its own session is ended, and the refresh token that it gave, if it did.
+    """
 
     provider: str
     logout_url: str | None = None
+    refresh_token: str | None = None
+
+    def sealed_token(self, secret: str) -> str | None:
+        """Return the refresh token as it is stored."""
+        if self.refresh_token is None:
+            return None
+        return tokens.seal(PROVIDER_TOKEN, self.refresh_token, secret=secret)
 
 
 class LiveSession(NamedTuple):
@@ -132,6 +145,7 @@ def open_session(
             client.user_agent,
             client.origin,
             source.logout_url if source else None,
+            source.sealed_token(issuer.secret) if source else None,
         ),
     )
     provider = source.provider if source else None

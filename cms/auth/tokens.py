@@ -6,11 +6,13 @@ import base64
 import hmac
 import secrets
 import uuid
+import zlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import jwt
+from cryptography.fernet import Fernet, InvalidToken
 
 from cms.errors import Problem, Refused, invalid_token
 
@@ -121,6 +123,28 @@ def read_signed(
         ) from None
     except jwt.InvalidTokenError:
         raise invalid_token() from None
+
+
+def seal(purpose: str, text: str, *, secret: str) -> str:
+    """Return a text that only this service can read, for one purpose."""
+    return _fernet(purpose, secret).encrypt(zlib.compress(text.encode())).decode()
+
+
+def unseal(purpose: str, sealed: str, *, secret: str, life: timedelta | None = None) -> str:
+    """Return the text that `seal` has sealed; raises `Refused` INVALID_TOKEN, also after `life`."""
+    seconds = None
+    if life is not None:
+        seconds = int(life.total_seconds())
+    try:
+        return zlib.decompress(
+            _fernet(purpose, secret).decrypt(sealed.encode(), ttl=seconds)
+        ).decode()
+    except InvalidToken:
+        raise invalid_token() from None
+
+
+def _fernet(purpose: str, secret: str) -> Fernet:
+    return Fernet(base64.urlsafe_b64encode(bytes.fromhex(purpose_key(secret, purpose))))
 
 
 def session_token(session: str, *, secret: str) -> str:

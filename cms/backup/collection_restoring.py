@@ -11,7 +11,7 @@ from cms.backup.checking import check_migrations
 from cms.backup.error import BackupError
 from cms.backup.manifest import TABLES, Head, Table
 from cms.backup.progress import Watcher
-from cms.backup.verifying import head_of, verified, watched
+from cms.backup.verifying import believing_head, head_of, verified, watched
 from cms.database import bulk, row_merging
 from cms.database.bulk import TableInSchema, bulk_transaction
 from cms.database.connections import Transaction, single_values
@@ -37,11 +37,12 @@ class CollectionRestoration:
         Rows that the archive does not have stay. Raises `BackupError` and `BulkError`, and then
         nothing has changed.
         """
-        head = head_of(self.archive)
-        check_migrations(head)
-        table = _table(head, self.collection)
         with bulk_transaction(self.dsn, reads_only=True) as transaction:
-            _check_columns(transaction, table)
+            with believing_head(self.archive, self.watcher):
+                head = head_of(self.archive)
+                check_migrations(head)
+                table = _table(head, self.collection)
+                _check_columns(transaction, table)
             ((schema, _server, _),) = transaction.execute(statement("describe_database"))
         verified(self.archive, self.watcher)
         for _attempt in range(_ATTEMPTS):
@@ -93,8 +94,8 @@ def _check_columns(transaction: Transaction, table: Table) -> list[str]:
     columns = single_values(transaction.execute(statement("list_columns_of_table"), (table.name,)))
     if not columns:
         raise BackupError(
-            f"There is no collection {table.name} here any more. Make it first, with a snapshot "
-            "(`cms schema apply`) or as it was, and restore its rows then."
+            f"There is no collection {table.name} here any more. Make it first, and restore "
+            "its rows then: docs/backup.md tells how to take its structure from the archive."
         )
     absent = [name for name in table.columns if name not in columns]
     if absent:

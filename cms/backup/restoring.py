@@ -32,7 +32,7 @@ from cms.backup.manifest import (
 )
 from cms.backup.progress import Watcher
 from cms.backup.structure_dump import for_server
-from cms.backup.verifying import content_bytes, head_of, verified, watched
+from cms.backup.verifying import believing_head, content_bytes, head_of, verified, watched
 from cms.database import bulk
 from cms.database.bulk import TableInSchema
 from cms.database.connections import Transaction
@@ -66,9 +66,11 @@ class Restoration:
         With `replaces`, also in place of what is there. Raises `BackupError`, `BulkError` and
         `Refused`, and then nothing has changed.
         """
-        head = head_of(self._archive)
         with bulk.bulk_transaction(self._dsn, reads_only=True) as transaction:
-            self._check(transaction, head, replaces=replaces)
+            with believing_head(self._archive, self._watcher):
+                head = head_of(self._archive)
+                check_archive(head, transaction, self._storages)
+            _require_room(transaction, replaces=replaces)
         # The whole archive is checked before anything is changed, and again while it is put back.
         missing = verified(self._archive, self._watcher)
         with bulk.bulk_transaction(self._dsn, reads_only=False) as transaction:
@@ -79,15 +81,6 @@ class Restoration:
             if counters:
                 transaction.execute(statement("pass_counters_of_version"), counters)
         return missing
-
-    def _check(self, transaction: Transaction, head: Head, *, replaces: bool) -> None:
-        check_archive(head, transaction, self._storages)
-        content = content_of(transaction)
-        if content and not replaces:
-            raise BackupError(
-                f"This installation is not empty: it has {content}. "
-                "With --force everything in it is replaced by what the archive holds."
-            )
 
     def _clear(self, transaction: Transaction, head: Head, *, replaces: bool) -> tuple[str, ...]:
         """Remove the present content, and return its counters of freshness, if it was a service's.
@@ -105,7 +98,8 @@ class Restoration:
                     # All are locked before one is read: a running service would come in between.
                     tables = _tables(transaction, first=locked)
                     bulk.lock_alone(transaction, tables, patience=patience)
-                    self._check(transaction, head, replaces=replaces)
+                    check_archive(head, transaction, self._storages)
+                    _require_room(transaction, replaces=replaces)
                     counters = _counters(transaction)
                     _empty_schema(transaction)
                 bulk.limit_waiting(transaction, None)
@@ -315,6 +309,16 @@ def _folder_and_owner(member: Member) -> tuple[str, str]:
     """Return the folder of a member, and the name of its owner within that folder."""
     folder, _, rest = member.name.partition("/")
     return folder, rest.partition("/")[0]
+
+
+def _require_room(transaction: Transaction, *, replaces: bool) -> None:
+    """Raise `BackupError` for an installation with content, unless that is to be replaced."""
+    content = content_of(transaction)
+    if content and not replaces:
+        raise BackupError(
+            f"This installation is not empty: it has {content}. "
+            "With --force everything in it is replaced by what the archive holds."
+        )
 
 
 def _counters(transaction: Transaction) -> tuple[str, ...]:

@@ -204,7 +204,7 @@ OPTIONS: tuple[Setting, ...] = (
         "what `redirect` may be",
         unset="a login answers with JSON",
     ),
-    Setting("AUTH_<NAME>_MODE", MODE, "how a client holds the session", "session"),
+    Setting("AUTH_<NAME>_MODE", MODE, "how a client holds the session after a redirect", "session"),
     Setting(
         "AUTH_<NAME>_ALLOW_INSECURE",
         BOOLEAN,

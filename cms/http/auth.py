@@ -112,16 +112,17 @@ class RefreshTokenSource:
 
 
 class RefreshResource:
-    def __init__(self, store: Store, issuer: Issuer, token_source: RefreshTokenSource) -> None:
-        self._store = store
-        self._issuer = issuer
+    def __init__(
+        self,
+        refresh: Callable[[falcon.Request, str], IssuedTokens],
+        token_source: RefreshTokenSource,
+    ) -> None:
+        self._refresh = refresh
         self._token_source = token_source
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         token = self._token_source.token(request, _optional_object(request))
-        issued = sessions.refresh(
-            self._store, self._issuer, token=token, client=request.context.client
-        )
+        issued = self._refresh(request, token)
         self._token_source.cookies.set_session(request, response, issued)
         send(response, session_body(issued))
 

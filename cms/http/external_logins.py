@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import falcon
 
-from cms.auth import factors
+from cms.auth import factors, sessions
 from cms.auth.sessions import IssuedTokens, Issuer, LoginSource, Mode
 from cms.config.providers import Provider
 from cms.errors import Refused, unavailable
@@ -18,7 +18,7 @@ from cms.http.requests.cookies import Cookies, cookie_value
 from cms.http.requests.media import check_texts, optional_text, read_json_object, required_text
 from cms.http.requests.origins import Origins
 from cms.processes.wait_slots import NoFreeSlot, WaitSlots
-from cms.sso import directory_login, external_login
+from cms.sso import directory_login, external_login, session_providers
 from cms.sso.directory_login import DirectoryCredentials
 from cms.sso.external_users import ExternalAccount, ExternalAccounts, pending_account
 from cms.sso.login_state import FACTOR_LIFE, LIFE, LoginState, PendingFactor, not_begun
@@ -80,22 +80,34 @@ class ExternalLogins:
                 client=request.context.client,
             )
 
+    def refresh(self, request: falcon.Request, token: str) -> IssuedTokens:
+        """Renew a session; if its user is a provider's that can be asked, it has to agree.
+
+        Raises `Refused`: SERVICE_UNAVAILABLE where it does not answer, INVALID_PROVIDER where there
+        is none of that name any more, and as `sessions.refresh` does.
+        """
+        client = request.context.client
+        confirmation = session_providers.confirmation_of(self.store, self.providers, token)
+        if confirmation is not None:
+            with self.asking(confirmation.provider):
+                confirmation.require(self.store, self.issuer.secret, client)
+        return sessions.refresh(self.store, self.issuer, token=token, client=client)
+
     def finish(
         self,
         request: falcon.Request,
         response: falcon.Response,
-        provider: Provider,
         account: ExternalAccount,
+        source: LoginSource,
         *,
         mode: Mode,
-        logout_url: str | None,
     ) -> IssuedTokens:
         """Open the session of a user, and set its cookies."""
         issued = external_login.log_in(
             self.store,
             self.issuer,
             account,
-            LoginSource(provider.name, logout_url),
+            source,
             mode=mode,
             client=request.context.client,
         )
@@ -160,14 +172,7 @@ class ExternalLoginResource:
         external_login.check_factor(
             self._logins.store, account, code, client=request.context.client
         )
-        issued = self._logins.finish(
-            request,
-            response,
-            login_provider,
-            account,
-            mode=Mode(login_provider.mode),
-            logout_url=pending.logout_url,
-        )
+        issued = self._logins.finish(request, response, account, pending.source, mode=pending.mode)
         self._logins.cookies.forget_for_login(
             request, response, _FACTOR_COOKIE, provider=login_provider.name
         )
@@ -218,24 +223,33 @@ class CallbackResource:
             accounts = ExternalAccounts(self._logins.store, provider, request.context.client)
             account = accounts.account_of(user.profile)
         external_login.check_status(account)
+        mode = _mode_of(provider, state)
+        source = LoginSource(provider.name, user.logout_url, user.refresh_token)
         if account.tfa_secret is not None:
-            pending = PendingFactor(account.id, provider.name, user.logout_url)
+            pending = PendingFactor(account.id, mode, source)
+            with self._logins.asking(provider):
+                sealed = pending.sealed(self._logins.issuer.secret)
             self._logins.cookies.set_for_login(
                 request,
                 response,
                 _FACTOR_COOKIE,
-                pending.signed(self._logins.issuer.secret),
+                sealed,
                 provider=provider.name,
                 max_age=int(FACTOR_LIFE.total_seconds()),
             )
             raise factors.invalid_otp()
-        mode = Mode(provider.mode)
-        if state.redirect and mode is Mode.JSON:
-            # An address takes no tokens: the page that it leads to gets them by a refresh.
-            mode = Mode.COOKIE
-        return self._logins.finish(
-            request, response, provider, account, mode=mode, logout_url=user.logout_url
-        )
+        return self._logins.finish(request, response, account, source, mode=mode)
+
+
+def _mode_of(provider: Provider, state: LoginState) -> Mode:
+    """Return how the client holds the session: without `redirect` the answer has both tokens."""
+    if state.redirect is None:
+        return Mode.JSON
+    mode = Mode(provider.mode)
+    if mode is Mode.JSON:
+        # An address takes no tokens: the page that it leads to gets them by a refresh.
+        mode = Mode.COOKIE
+    return mode
 
 
 def _state_cookie(state: str) -> str:

@@ -10,7 +10,7 @@ from jinja2 import FileSystemLoader, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
-from cms.jobs.task import JobError, PermanentError
+from cms.jobs.task import JobError
 from cms.mail.mail_queue import GENERIC, Mail
 from cms.mail.plain import plain
 from cms.markdown import html_of_markdown
@@ -31,8 +31,8 @@ class RenderedMail:
 def render(mail: Mail, project: Mapping[str, object], *, data_dir: Path) -> RenderedMail:
     """Fill the templates of a mail with its data and the project's name and colour.
 
-    Raises `JobError`, for the operator may correct a template before the next attempt, and
-    `PermanentError` where there is no template.
+    Raises `JobError`, for the operator may correct a template, or put a missing one back, before
+    the next attempt.
     """
     environment = _template_environment(data_dir)
     # The project comes last: data of a mail must not pass itself off as the project's name.
@@ -44,7 +44,7 @@ def render(mail: Mail, project: Mapping[str, object], *, data_dir: Path) -> Rend
     except TemplateError as error:
         raise JobError(f"The mail template {mail.template} is wrong: {error}") from None
     if html is None and text is None:
-        raise PermanentError(f"There is no mail template named {mail.template}")
+        raise JobError(f"There is no mail template named {mail.template}")
     if mail.template == GENERIC and mail.kind == "text":
         html = None  # whoever posts plain text wants nothing else
     if text is None:

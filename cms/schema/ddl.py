@@ -198,13 +198,24 @@ def change_type(
 
 def lossy_change(field: Field, column: Column, data_type: str) -> Fragment:
     """Print a query that tells whether any value would differ after the change and back."""
+    differs = _differs(field, column, data_type)
+    return fill("SELECT EXISTS (SELECT FROM {0} WHERE {1})", name(field.collection), differs)
+
+
+def cut_values(field: Field, column: Column, data_type: str) -> Fragment:
+    """Print an update that cuts or rounds all values to another size of their type."""
+    template = "UPDATE {0} SET {1} = {1}::{2} WHERE {3}"
+    differs = _differs(field, column, data_type)
+    return fill(template, name(field.collection), name(column.name), text(data_type), differs)
+
+
+def _differs(field: Field, column: Column, data_type: str) -> Fragment:
     # Compared as text, because json and other types have no equality.
     template = "{0}::text IS DISTINCT FROM ({0}::{1})::{2}::text"
     # As text 1.50 and 1.5 would differ, and they are the same number.
     if Trait.ARITHMETIC in field.type.traits:
         template = "{0} IS DISTINCT FROM ({0}::{1})::{2}"
-    differs = fill(template, name(column.name), text(data_type), text(column.data_type))
-    return fill("SELECT EXISTS (SELECT FROM {0} WHERE {1})", name(field.collection), differs)
+    return fill(template, name(column.name), text(data_type), text(column.data_type))
 
 
 def cast_every_value(table: str, column: str, data_type: str) -> Fragment:

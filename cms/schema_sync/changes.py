@@ -23,7 +23,7 @@ from cms.schema_sync.record_payloads import (
 from cms.schema_sync.schema_snapshot import SchemaSnapshot
 from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordsByName
 from cms.schema_sync.structure_transaction import StructureTransaction
-from cms.schema_sync.type_changes import change_types
+from cms.schema_sync.type_changes import change_types, has_new_form
 from cms.store.context import RequestContext
 from cms.structure import collections, fields, relations
 from cms.structure.duplication_fields import prune_duplication_fields
@@ -166,8 +166,8 @@ def _change_fields(structure: StructureTransaction, diffs: Iterable[RecordDiff])
     for diff in diffs:
         if diff.before is None or diff.after is None:
             continue
-        # A new type needs the foreign keys of the column out of the way: see `change_types`.
-        if diff.before["type"] != diff.after["type"]:
+        # The foreign keys of the column have to be out of the way: see `change_types`.
+        if has_new_form(diff.before, diff.after):
             retyped.append(diff)
         else:
             collection, field = diff.name

@@ -106,8 +106,8 @@ def require_no_content_loss(diffs: Sequence[RecordDiff]) -> None:
 
 
 def loss_of_values(collection: str, field: str) -> Refused:
-    """Return the refusal of a new type in which values of a field would be lost."""
-    subject = f'the values of "{collection}.{field}", which have no form in its new type'
+    """Return the refusal of a new type or size in which values of a field would be lost."""
+    subject = f'values of "{collection}.{field}" that have no form in its new type or size'
     return Refused(_loss(subject, collection=collection, field=field))
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from cms.errors import Refused
+from cms.schema import ddl
+from cms.schema.meta_settings import COLUMN_SIZES
 from cms.schema.model import Catalogue, ForeignKey
+from cms.schema.records import Record
 from cms.schema_sync.comparison import RecordDiff
 from cms.schema_sync.losses import loss_of_values
 from cms.schema_sync.record_payloads import update_payload
@@ -15,11 +19,24 @@ from cms.structure.foreign_keys import add_foreign_key, drop_foreign_key
 from cms.structure.lookup import RecordPatch
 
 
-def change_types(structure: StructureTransaction, diffs: Sequence[RecordDiff]) -> bool:
-    """Change the types of fields, both sides of a foreign key together.
+def has_new_form(before: Record, after: Record) -> bool:
+    """Tell whether a field has another type or size than before."""
+    return before["type"] != after["type"] or _sizes(before) != _sizes(after)
 
-    A column with values that have no form in the new type is deleted where that is allowed: the
-    next pass makes it anew. Return whether all columns are still there.
+
+def _sizes(record: Record) -> Mapping[str, object]:
+    schema = record["schema"]
+    if not isinstance(schema, Mapping):
+        return {}
+    return {key: schema.get(key) for key in COLUMN_SIZES}
+
+
+def change_types(structure: StructureTransaction, diffs: Sequence[RecordDiff]) -> bool:
+    """Change the types and sizes of fields, both sides of a foreign key together.
+
+    Where loss is allowed, values are cut to a new size. A column with values that have no form in
+    the new type is deleted: the next pass makes it anew. Return whether all columns are still
+    there.
     """
     if not diffs:
         return True
@@ -80,8 +97,30 @@ def _change_type(structure: StructureTransaction, diff: RecordDiff) -> bool:
         if not structure.allows_loss:
             raise loss_of_values(collection, field) from refusal
         del structure.transaction.after_commit[deferred:]
+        if _cut_values(structure, diff):
+            return _change_type(structure, diff)
         _delete(structure, collection, field)
         structure.reload()
+        return False
+    return True
+
+
+def _cut_values(structure: StructureTransaction, diff: RecordDiff) -> bool:
+    """Cut the values of a field to its new size; return False where they have no form in it."""
+    assert diff.before and diff.after
+    collection, name = diff.name
+    if diff.before["type"] != diff.after["type"]:
+        return False
+    field = structure.catalogue.collections[collection].fields[name]
+    assert field.column
+    data_type = ddl.column_type(field.type, _sizes(diff.after))
+    try:
+        with structure.transaction.savepoint():
+            structure.transaction.run(ddl.cut_values(field, field.column, data_type))
+    except Refused as refusal:
+        # A number that is too large. Anything else, such as two equal texts, has another reason.
+        if refusal.problems[0].code != "VALUE_OUT_OF_RANGE":
+            raise
         return False
     return True
 

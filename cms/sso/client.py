@@ -17,10 +17,14 @@ class BegunLogin(NamedTuple):
 
 
 class ConfirmedUser(NamedTuple):
-    """A user whom a provider has confirmed; `logout_url` ends the session at the provider."""
+    """A user whom a provider has confirmed.
+
+    `logout_url` ends the session at the provider, `refresh_token` asks it for the user again.
+    """
 
     profile: Profile
     logout_url: str | None = None
+    refresh_token: str | None = None
 
 
 class ProviderClient(Protocol):
@@ -34,6 +38,12 @@ class ProviderClient(Protocol):
 
         Raises `ProviderError`, and `Refused` INVALID_CREDENTIALS for an answer that is not to be
         believed, or that says no.
+        """
+
+    def renewed_token(self, token: str) -> str | None:
+        """Return the refresh token that follows one of the provider; None where it says no.
+
+        Raises `ProviderError`.
         """
 
     def check(self) -> None:

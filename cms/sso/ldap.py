@@ -35,6 +35,12 @@ _LOCKS = ("nsAccountLock", "loginDisabled")
 _EXPIRY = "shadowExpire"
 """The day since 1970 from which an account of Unix does not count any more; -1 is none."""
 _DAY_SECONDS = 86_400
+_FILETIME_EXPIRY = "accountExpires"
+"""The end of an account of Active Directory, in units of 100 ns since 1601; 0 is none."""
+_FILETIME_SECOND = 10_000_000
+_FILETIME_1970 = 11_644_473_600
+_STATUS = ("userAccountControl", "pwdAccountLockedTime", _EXPIRY, _FILETIME_EXPIRY, *_LOCKS)
+"""Attributes that may say that an account is disabled."""
 
 
 class DirectoryEntry(NamedTuple):
@@ -60,7 +66,7 @@ class DirectoryEntry(NamedTuple):
         if self.text("pwdAccountLockedTime") == _LOCKED_FOR_EVER:
             return True
         # OpenLDAP stores this attribute, but does not refuse the password because of it.
-        if _is_past_day(self.text(_EXPIRY)):
+        if _is_past_day(self.text(_EXPIRY)) or _is_past_filetime(self.text(_FILETIME_EXPIRY)):
             return True
         for name in _LOCKS:
             lock = self.text(name)
@@ -104,6 +110,15 @@ class DirectoryClient:
                 return DirectoryAnswer(entry.dn, None)
             groups = self._groups(connection, entry)
         return DirectoryAnswer(entry.dn, self._profile(entry, groups))
+
+    def has_user(self, dn: str) -> bool:
+        """Tell whether an entry is there and not disabled; raises `ProviderError`."""
+        # The empty name is the directory itself.
+        if not dn:
+            return False
+        with self._reading(Deadline()) as connection:
+            entries = self._search(connection, dn, "base", "(objectClass=*)", _STATUS)
+        return bool(entries) and not entries[0].is_disabled
 
     def check(self) -> None:
         """Look at the base of the users, with the rights of the service; raises `ProviderError`."""
@@ -189,10 +204,7 @@ class DirectoryClient:
             provider.first_name_attribute,
             provider.last_name_attribute,
             "uid",
-            "userAccountControl",
-            "pwdAccountLockedTime",
-            _EXPIRY,
-            *_LOCKS,
+            *_STATUS,
         )
         entries = self._search(connection, provider.user_dn, provider.user_scope, condition, names)
         # With two entries it would be unknown whose password it is.
@@ -292,6 +304,13 @@ def _entry(response: Mapping[str, Any]) -> DirectoryEntry:
 def _is_past_day(day: str | None) -> bool:
     """Tell whether a day since 1970 has come; false for -1 and for a value that is no number."""
     return day is not None and day.isdecimal() and int(day) <= time.time() // _DAY_SECONDS
+
+
+def _is_past_filetime(ticks: str | None) -> bool:
+    """Tell whether a time of Active Directory has come; false for none, and for no number."""
+    if ticks is None or not ticks.isdecimal() or int(ticks) == 0:
+        return False
+    return int(ticks) / _FILETIME_SECOND - _FILETIME_1970 <= time.time()
 
 
 def _name(entry: DirectoryEntry, attribute: str) -> str | None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import base64
 import hmac
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
+from cms import jsontext
 from cms.auth import tokens
+from cms.auth.sessions import LoginSource, Mode
 from cms.errors import Problem, Refused
+from cms.sso.provider_errors import ProviderError
 
 LIFE = timedelta(minutes=10)
 """For the login at the provider."""
 FACTOR_LIFE = timedelta(minutes=5)
 """For the code of the second factor after it."""
 
-MAX_LOGOUT_URL = 2_500
-"""Browsers keep cookies of 4,096 bytes, and this one is written in base64."""
+MAX_COOKIE = 3_800
+"""Browsers keep cookies of 4,096 bytes, with the name and what else is set of them."""
 
 _STATE = "external login"
 _FACTOR = "second factor of an external login"
@@ -74,25 +77,31 @@ class PendingFactor(NamedTuple):
     """A login whose user the provider has confirmed, and that still needs a second factor."""
 
     user: str
-    provider: str
-    logout_url: str | None
+    mode: Mode
+    source: LoginSource
 
-    def signed(self, secret: str) -> str:
-        """Return it as the browser keeps it, without an address that is too long for a cookie."""
-        pending = self
-        if self.logout_url and len(self.logout_url) > MAX_LOGOUT_URL:
-            pending = self._replace(logout_url=None)
-        return tokens.sign(_FACTOR, pending._asdict(), secret=secret, life=FACTOR_LIFE)
+    def sealed(self, secret: str) -> str:
+        """Return it as the browser keeps it, without an address that is too long for a cookie.
+
+        Raises `ProviderError` where the refresh token is too long as well.
+        """
+        for source in (self.source, self.source._replace(logout_url=None)):
+            text = jsontext.dumps([self.user, self.mode, *source]).decode()
+            sealed = tokens.seal(_FACTOR, text, secret=secret)
+            if len(sealed) <= MAX_COOKIE:
+                return sealed
+        raise ProviderError("its refresh token is too long for a cookie")
 
     @classmethod
-    def read(cls, text: str, *, provider: str, secret: str) -> PendingFactor:
+    def read(cls, sealed: str, *, provider: str, secret: str) -> PendingFactor:
         """Return the login that waits for its code; raises `Refused` INVALID_CREDENTIALS."""
         try:
-            claims = tokens.read_signed(_FACTOR, text, secret=secret, required=("user", "provider"))
+            text = tokens.unseal(_FACTOR, sealed, secret=secret, life=FACTOR_LIFE)
         except Refused:
             raise not_begun() from None
-        pending = cls._make(map(claims.get, cls._fields))
-        if pending.provider != provider:
+        user, mode, *source = cast(list[Any], jsontext.loads_stored(text))
+        pending = cls(user, Mode(mode), LoginSource(*source))
+        if pending.source.provider != provider:
             raise not_begun()
         return pending
 

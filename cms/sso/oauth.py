@@ -29,6 +29,16 @@ _UNREADABLE = (ValueError, TypeError, AttributeError, RecursionError)
 
 _UNKNOWN_CLIENT = frozenset({"invalid_client", "incorrect_client_credentials"})
 """The standard's word, and that of GitHub."""
+_REFUSED_TOKEN = frozenset(
+    {
+        "invalid_grant",
+        "bad_refresh_token",
+        "access_denied",
+        "login_required",
+        "interaction_required",
+    }
+)
+"""The user, or the session at the provider, is gone; the second word is GitHub's."""
 _TEMPORARY_ERRORS = frozenset({"temporarily_unavailable", "server_error"})
 
 
@@ -70,7 +80,25 @@ class OAuthClient:
             claims = self._id_claims(session, endpoints, state, tokens)
             details = self._details(session, endpoints, claims, token=tokens["access_token"])
         logout_url = self._logout_url(endpoints, tokens)
-        return ConfirmedUser(self._profile(claims, details), logout_url)
+        return ConfirmedUser(self._profile(claims, details), logout_url, _refresh_token(tokens))
+
+    def renewed_token(self, token: str) -> str | None:
+        """Return the refresh token that follows one of the provider; None where it says no.
+
+        Raises `ProviderError`.
+        """
+        with self._session() as session:
+            endpoints = self._discovery.endpoints(session)
+            # Without the scope of the settings: the provider may have granted less.
+            grant = {"grant_type": "refresh_token", "refresh_token": token, "scope": ""}
+            try:
+                tokens = self._tokens_of(session, endpoints, grant)
+            except OAuthError as error:
+                if error.error in _REFUSED_TOKEN:
+                    return None
+                reason = f"it renews no token: {str(error.error)[:60]!r}"
+                raise ProviderError(reason) from None
+        return _refresh_token(tokens) or token
 
     def check(self) -> None:
         """Ask for the provider's documents, and try the client; raises `ProviderError`.
@@ -81,7 +109,7 @@ class OAuthClient:
             endpoints = self._reached(session)
             state = LoginState.begin(self._provider.name, None)
             try:
-                self._tokens_of(session, endpoints, state, code="none")
+                self._tokens_of(session, endpoints, self._grant(state, "none"))
             except OAuthError as error:
                 if error.error in _UNKNOWN_CLIENT:
                     raise ProviderError("it knows no client of this id and secret") from None
@@ -129,47 +157,34 @@ class OAuthClient:
         self, session: OAuth2Session, endpoints: Endpoints, state: LoginState, *, code: str
     ) -> Mapping[str, Any]:
         try:
-            return self._tokens_of(session, endpoints, state, code=code)
+            return self._tokens_of(session, endpoints, self._grant(state, code))
         except OAuthError as error:
             # A code that was used, or is too old, and also wrong settings of the client.
             reason = f"no token for the code: {str(error.error)[:60]!r}"
             raise login_refused(self._provider, reason) from None
 
+    def _grant(self, state: LoginState, code: str) -> Mapping[str, str]:
+        """Return the parameters with which a code is exchanged for tokens."""
+        verifier = state.code_verifier(self._secret)
+        return {"grant_type": "authorization_code", "code": code, "code_verifier": verifier}
+
     def _tokens_of(
-        self, session: OAuth2Session, endpoints: Endpoints, state: LoginState, *, code: str
+        self, session: OAuth2Session, endpoints: Endpoints, grant: Mapping[str, str]
     ) -> Mapping[str, Any]:
-        """Return the tokens for a code; raises `OAuthError` where the provider refuses them."""
+        """Return the tokens for a code or a refresh token.
+
+        Raises `OAuthError` where the provider refuses them, and `ProviderError`.
+        """
         for method in endpoints.auth_methods:
             session.token_endpoint_auth_method = method
             try:
-                return self._tokens_by(session, endpoints.access, state, code=code)
+                return _tokens_by(session, endpoints.access, grant)
             except OAuthError as error:
-                # A provider checks the client before the code, so the code is still unused and the
-                # next method can send it again.
+                # A provider checks the client first, so what it grants tokens for is still unused
+                # and the next method can send it again.
                 if error.error != "invalid_client" or method == endpoints.auth_methods[-1]:
                     raise
         raise ProviderError("it takes no secret of a client")
-
-    def _tokens_by(
-        self, session: OAuth2Session, url: str, state: LoginState, *, code: str
-    ) -> Mapping[str, Any]:
-        """Return the tokens; raises `OAuthError` where the provider refuses them."""
-        try:
-            tokens: Mapping[str, Any] = session.fetch_token(
-                url,
-                grant_type="authorization_code",
-                code=code,
-                code_verifier=state.code_verifier(self._secret),
-                # The secret goes nowhere else.
-                allow_redirects=False,
-            )
-        except (requests.RequestException, *_UNREADABLE) as error:
-            reason = f"no token comes back ({type(error).__name__})"
-            raise ProviderError(reason) from None
-        token = tokens.get("access_token")
-        if not isinstance(token, str) or not token:
-            raise ProviderError("no token comes back")
-        return tokens
 
     def _id_claims(
         self,
@@ -228,6 +243,27 @@ class OAuthClient:
             return None
         parameters = {"client_id": self._provider.client_id, "id_token_hint": tokens["id_token"]}
         return str(add_params_to_uri(endpoints.end_session, list(parameters.items())))
+
+
+def _tokens_by(session: OAuth2Session, url: str, grant: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the tokens; raises `OAuthError` where the provider refuses them."""
+    try:
+        # The secret goes nowhere else.
+        tokens: Mapping[str, Any] = session.fetch_token(url, allow_redirects=False, **grant)
+    except (requests.RequestException, *_UNREADABLE) as error:
+        reason = f"no token comes back ({type(error).__name__})"
+        raise ProviderError(reason) from None
+    token = tokens.get("access_token")
+    if not isinstance(token, str) or not token:
+        raise ProviderError("no token comes back")
+    return tokens
+
+
+def _refresh_token(tokens: Mapping[str, Any]) -> str | None:
+    token = tokens.get("refresh_token")
+    if not isinstance(token, str):
+        return None
+    return token or None
 
 
 def _add_basic_credentials(

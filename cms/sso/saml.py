@@ -158,6 +158,9 @@ class SamlClient:
             return document
         return str(document).encode()
 
+    def renewed_token(self, token: str) -> str | None:
+        """Return None: SAML has no refresh tokens."""
+
     def check(self) -> None:
         """Nothing can be asked of an identity provider: browsers carry all messages."""
 

@@ -118,3 +118,36 @@ WHERE users.id = $1::uuid
   AND users.provider <> 'default'
   AND (sessions.id = $2::uuid OR sessions.token = $3::text)
   AND sessions.created > now() - interval '10 minutes';
+
+-- name: find_provider_of_session
+-- The provider of the user whose session has the current token $2 (its digest), what it knows the user by, and whether
+-- the session has a refresh token of it; no row for users of this service.
+SELECT
+    users.provider,
+    users.id::text,
+    coalesce(users.external_identifier, ''),
+    sessions.provider_token IS NOT NULL
+FROM system_sessions AS sessions
+JOIN system_users AS users ON users.id = sessions."user"
+WHERE sessions.id = $1::uuid
+  AND sessions.token = $2::text
+  AND sessions.expires > now()
+  AND users.provider <> 'default';
+
+-- name: lock_provider_token
+-- The refresh token of the provider that such a session has. Locked: a provider may take it only once.
+SELECT
+    id::text,
+    provider_token
+FROM system_sessions
+WHERE id = $1::uuid
+  AND token = $2::text
+  AND expires > now()
+  AND provider_token IS NOT NULL
+FOR UPDATE;
+
+-- name: keep_provider_token
+-- Keeps the refresh token that a provider gave for the one before.
+UPDATE system_sessions
+SET provider_token = $2::text
+WHERE id = $1::uuid;

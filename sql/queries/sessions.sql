@@ -80,8 +80,10 @@ SELECT status FROM changed;
 
 -- name: open_session
 -- Inserts the session of a login; only the digest of its token is stored.
-INSERT INTO system_sessions (id, "user", token, mode, expires, ip, user_agent, origin, logout_url)
-VALUES ($1::uuid, $2::uuid, $3::text, $4::text, $5::timestamptz, $6::text, $7::text, $8::text, $9::text);
+INSERT INTO system_sessions (id, "user", token, mode, expires, ip, user_agent, origin, logout_url, provider_token)
+VALUES (
+    $1::uuid, $2::uuid, $3::text, $4::text, $5::timestamptz, $6::text, $7::text, $8::text, $9::text, $10::text
+);
 
 -- name: record_login
 -- Records when a user logged in, and a new hash of the password where the old one has older parameters; resets the

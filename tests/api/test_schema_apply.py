@@ -341,6 +341,85 @@ def test_allow_destructive_is_read_from_the_query_too(admin: Client) -> None:
     assert admin.post("/schema/apply?allow_destructive=true", diff).status == 204
 
 
+@pytest.mark.parametrize(
+    ("definition", "schema", "value", "cut"),
+    [
+        (("string", {"max_length": 50}), {"max_length": 3}, "a long one", "a l"),
+        (
+            ("decimal", {"numeric_precision": 10, "numeric_scale": 3}),
+            {"numeric_precision": 10, "numeric_scale": 1},
+            1.256,
+            1.3,
+        ),
+        (
+            ("decimal", {"numeric_precision": 10, "numeric_scale": 0}),
+            {"numeric_precision": 3, "numeric_scale": 0},
+            123456,
+            None,
+        ),
+    ],
+    ids=["length", "scale", "precision"],
+)
+def test_a_size_in_which_values_would_be_lost_needs_allow_destructive(
+    admin: Client, definition: tuple[str, Json], schema: Json, value: object, cut: object
+) -> None:
+    type_name, settings = definition
+    admin.post("/fields/authors", field("value", type_name, **settings))
+    (fits, loses) = admin.post("/items/authors", [{"name": "a"}, {"value": value}]).data
+    document = snapshot(admin)
+    record_of(document, "authors", "value")["schema"].update(schema)
+    refused = apply(admin, document)
+    assert (refused.status, refused.codes) == (422, ["UNPROCESSABLE_CONTENT"]), refused
+    assert refused.errors[0]["collection"] == "authors"
+    assert admin.get(f"/items/authors/{loses['id']}").data["value"] == value
+    assert apply(admin, document, destroys=True).status == 204
+    assert admin.get(f"/items/authors/{loses['id']}").data["value"] == cut
+    assert admin.get(f"/items/authors/{fits['id']}").data["name"] == "a"
+    assert admin.post("/schema/diff", document).status == 204
+
+
+def test_a_size_that_all_values_have_needs_no_allow_destructive(admin: Client) -> None:
+    admin.post("/items/authors", {"name": "Ada"})
+    document = snapshot(admin)
+    record_of(document, "authors", "name")["schema"]["max_length"] = 3
+    assert apply(admin, document).status == 204
+
+
+def test_a_null_where_none_may_be_is_refused_whatever_is_allowed(admin: Client) -> None:
+    admin.post("/items/authors", {"name": None})
+    document = snapshot(admin)
+    record_of(document, "authors", "name")["schema"]["is_nullable"] = False
+    answer = apply(admin, document, destroys=True)
+    assert (answer.status, answer.codes) == (400, ["CONTAINS_NULL_VALUES"]), answer
+
+
+def test_a_key_of_text_is_cut_together_with_those_that_point_to_it(admin: Client) -> None:
+    key = field("code", "string", max_length=9, is_primary_key=True, is_nullable=False)
+    admin.post("/collections", {"collection": "lands", "schema": {}, "fields": [key]})
+    admin.post("/fields/authors", field("land", "string", max_length=9))
+    relation = {"collection": "authors", "field": "land", "related_collection": "lands"}
+    assert admin.post("/relations", relation).status == 200
+    author = admin.post("/items/authors", {"land": {"code": "iceland"}}).data
+    document = snapshot(admin)
+    record_of(document, "lands", "code")["schema"]["max_length"] = 3
+    record_of(document, "authors", "land")["schema"]["max_length"] = 3
+    assert apply(admin, document).codes == ["UNPROCESSABLE_CONTENT"]
+    assert apply(admin, document, destroys=True).status == 204
+    assert admin.get(f"/items/authors/{author['id']}").data["land"] == "ice"
+    assert admin.get("/items/lands").data == [{"code": "ice"}]
+    assert admin.post("/schema/diff", document).status == 204
+
+
+def test_cut_values_that_are_no_longer_unique_are_refused(admin: Client) -> None:
+    admin.patch("/fields/authors/name", {"schema": {"is_unique": True}})
+    admin.post("/items/authors", [{"name": "Adam"}, {"name": "Adamson"}])
+    document = snapshot(admin)
+    record_of(document, "authors", "name")["schema"]["max_length"] = 4
+    answer = apply(admin, document, destroys=True)
+    assert (answer.status, answer.codes) == (400, ["RECORD_NOT_UNIQUE"]), answer
+    assert [row["name"] for row in admin.get("/items/authors").data] == ["Adam", "Adamson"]
+
+
 @pytest.mark.release
 @pytest.mark.parametrize("size", [3])
 def test_groups_may_change_places(admin: Client, size: int) -> None:

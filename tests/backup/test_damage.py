@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import random
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cms.backup.archive_format import Member, member_of, packed, unpacked
 from cms.backup.archives import ArchiveFile
+from cms.backup.collection_restoring import CollectionRestoration
 from cms.backup.error import BackupError, DamagedArchive
 from cms.backup.verifying import verified
 from cms.database.bulk import BulkError
@@ -109,6 +111,26 @@ def test_what_is_changed_within_the_compression_is_refused(archived: Path) -> No
     longer = write(archived.with_name("longer"), archived.read_bytes() + gzip.compress(b"more"))
     assert is_refused(longer)
     assert is_refused(write(archived.with_name("other"), gzip.compress(tar + b"more")))
+
+
+HEAD_CHANGES = ((b"0006_new_users", b"0006_mew_users"), (b'"format": 1', b'"format": 9'))
+
+
+@pytest.mark.parametrize("change", HEAD_CHANGES, ids=("migration", "format"))
+def test_a_changed_head_is_told_as_damage_and_not_believed(
+    empty: Installation, archived: Path, change: tuple[bytes, bytes]
+) -> None:
+    tar = gzip.decompress(archived.read_bytes())
+    assert change[0] in tar
+    changed = write(archived.with_name("head"), gzip.compress(tar.replace(*change, 1)))
+    for restore in (empty.restore, partial(restore_collection, empty, collection="topics")):
+        with pytest.raises(DamagedArchive, match="its checksum is another one"):
+            restore(changed)
+
+
+def restore_collection(installation: Installation, archive: Path, *, collection: str) -> None:
+    file = ArchiveFile(archive)
+    CollectionRestoration(installation.dsn, file, Notes(), collection).run()
 
 
 NO_ARCHIVES = (b"", b"x" * 5000, gzip.compress(b""), gzip.compress(b"text"))

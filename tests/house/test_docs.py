@@ -94,6 +94,16 @@ def anchors_of(page_text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_examples_take_the_address_of_the_service_from_one_variable() -> None:
+    wrong: list[str] = []
+    for path in DOCS.glob("*.md"):
+        # This page is pasted as a whole, and so names its address.
+        if path.name != "example.md":
+            commands = re.findall(r"^ *curl .*", path.read_text(), re.MULTILINE)
+            wrong += [command for command in commands if re.search(r"localhost|:8055", command)]
+    assert wrong == []
+
+
 def test_the_code_map_names_every_folder_and_no_module_that_is_not_there() -> None:
     code_map = page("code-map.md")
     paths = [f"/{file.relative_to(ROOT)}" for file in ROOT.glob("cms/**/*.py")]

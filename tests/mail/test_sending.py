@@ -431,10 +431,16 @@ def test_a_template_that_is_wrong_is_reported_and_waits_to_be_mended(
     assert inbox.only().part("plain") == "mended"
 
 
-def test_an_unknown_template_is_given_up(mailer: Mailer, caplog: pytest.LogCaptureFixture) -> None:
-    mailer.send(Mail(["ann@example.com"], "no-such"))
-    assert "There is no mail template named no-such" in caplog.text
-    assert mailer.queue.jobs() == [("mail", "failed", 1)]
+def test_a_template_that_is_missing_is_reported_and_waits_to_be_put_back(
+    mailer: Mailer, inbox: Inbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mailer.send(Mail(["ann@example.com"], "digest", subject="Today"), data_dir=tmp_path)
+    assert "There is no mail template named digest" in caplog.text
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "digest.txt").write_text("put back")
+    mailer.queue.make_due()
+    mailer.work(data_dir=tmp_path)
+    assert inbox.only().part("plain") == "put back"
 
 
 # Bodies

@@ -21,6 +21,7 @@ POST_CLIENT = "posts-its-secret"
 BASIC_CLIENT = "sends-a-header"
 ES256_CLIENT = "wants-es256"
 PS256_CLIENT = "wants-ps256"
+REFRESH_CLIENT = "gets-refresh-tokens"
 CLIENT_SECRET = "a-secret-of-clients"
 
 Json = Mapping[str, Any]
@@ -72,6 +73,7 @@ class Setup:
                 self._client(BASIC_CLIENT, token_endpoint_auth_method="client_secret_basic"),
                 self._client(ES256_CLIENT, id_token_signed_response_alg="ES256"),
                 self._client(PS256_CLIENT, id_token_signed_response_alg="PS256"),
+                self._client(REFRESH_CLIENT, grant_types=["authorization_code", "refresh_token"]),
             ],
             "keys": self.keys,
             "accounts": self.accounts,

@@ -31,8 +31,11 @@ function configuration({ clients, keys, accounts }) {
       rpInitiatedLogout: { enabled: true },
     },
     enabledJWA: { idTokenSigningAlgValues: ["RS256", "ES256", "PS256"] },
+    // Each serves once: whoever brings it again has lost the grant.
+    issueRefreshToken: (_, client) => client.grantTypeAllowed("refresh_token"),
+    rotateRefreshToken: true,
     cookies: { keys: ["only-for-tests"] },
-    ttl: { AccessToken: 600, AuthorizationCode: 60, Grant: 600, IdToken: 600, Interaction: 600, Session: 600 },
+    ttl: { AccessToken: 600, AuthorizationCode: 60, Grant: 600, IdToken: 600, Interaction: 600, RefreshToken: 600, Session: 600 },
     interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },
     findAccount: (_, id) =>
       id in accounts ? { accountId: id, claims: () => ({ sub: id, ...accounts[id] }) } : undefined,

@@ -37,8 +37,11 @@ attributetype ( 1.3.6.1.4.1.99999.4 NAME 'nsAccountLock'
   EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 SINGLE-VALUE )
 attributetype ( 1.3.6.1.4.1.99999.5 NAME 'loginDisabled'
   EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 SINGLE-VALUE )
+attributetype ( 1.3.6.1.4.1.99999.6 NAME 'accountExpires'
+  EQUALITY integerMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 SINGLE-VALUE )
 objectclass ( 1.3.6.1.4.1.99999.2 NAME 'controlled' SUP top AUXILIARY
-  MAY ( userAccountControl $ pwdAccountLockedTime $ nsAccountLock $ loginDisabled ) )
+  MAY ( userAccountControl $ accountExpires
+  $ pwdAccountLockedTime $ nsAccountLock $ loginDisabled ) )
 modulepath /usr/lib/ldap
 moduleload back_mdb
 pidfile {folder}/pid

@@ -41,9 +41,8 @@ pytestmark = [pytest.mark.release, pytest.mark.slow]
 def test_a_user_of_the_provider_is_made_and_logged_in(stage: Stage, login: Login) -> None:
     answer = login(user("ada", groups=["writers", "editors"]))
     assert answer.status == 200, answer
-    me = stage.anonymous.send(
-        "GET", "/users/me", Cookie=f"cms_session_token={answer.cookies['cms_session_token'].value}"
-    )
+    assert answer.data.keys() == {"access_token", "expires", "refresh_token"}
+    me = stage.anonymous.bearing(answer.data["access_token"]).get("/users/me")
     assert me.status == 200
     columns = "first_name, last_name, provider, external_identifier, role::text"
     stored = of_user(stage, "ada@example.com", f"row({columns})::text")
@@ -273,7 +272,7 @@ def test_a_body_that_is_no_form_or_too_long_is_refused(stage: Stage) -> None:
 
 def test_a_browser_with_a_session_logs_in_again(stage: Stage, login: Login) -> None:
     """With cookies of SameSite=None the form from another site comes with the cookie."""
-    first = login(user("again")).cookies["cms_session_token"].value
+    first = login(user("again"), APP).cookies["cms_session_token"].value
     browser = Browser(stage)
     form = login.form(browser, user("again"))
     answer = stage.anonymous.send(

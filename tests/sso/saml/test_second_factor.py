@@ -21,7 +21,7 @@ class Person:
         self.login = login
         self.name = name
         self.browser = Browser(stage)
-        self.browser.send_form(login.form(self.browser, user(name)))
+        self.browser.send_form(login.form(self.browser, user(name), APP))
         self.secret = self.post("/users/me/tfa/generate", {}).data["secret"]
         enabled = {"secret": self.secret, "otp": pyotp.TOTP(self.secret).now()}
         assert self.post("/users/me/tfa/enable", enabled).status == 204
@@ -92,7 +92,7 @@ def test_who_logged_in_long_ago_or_by_password_sends_no_empty_password(
     answer = stage.admin.post("/users/me/tfa/generate", {})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     browser = Browser(stage)
-    browser.send_form(login.form(browser, user("jean")))
+    browser.send_form(login.form(browser, user("jean"), APP))
     with stage.side_door.connection() as connection:
         connection.execute(b"UPDATE system_sessions SET created = now() - interval '11 minutes'")
     cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())

@@ -19,6 +19,7 @@ from tests.sso.saml.identity_provider import (
     IdentityProvider,
 )
 from tests.sso.saml.logins import (
+    APP,
     BASE,
     PUBLIC,
     REFUSED,
@@ -31,8 +32,8 @@ pytestmark = [pytest.mark.release, pytest.mark.slow]
 
 
 def logged_in(login: Login, name: str) -> Answer:
-    answer = login(user(name))
-    assert answer.status == 200
+    answer = login(user(name), APP)
+    assert answer.status == 302
     return answer
 
 
