@@ -29,7 +29,6 @@ from bench import (
     searching,
     structures,
     uploading,
-    workers,
 )
 from bench.assets import AssetResult
 from bench.bulk import Bulk
@@ -220,9 +219,6 @@ def _measure(
         _announce("Slow clients and overload")
         slow = crowds.slow(service, tokens)
         overloaded = crowds.overloaded(service, tokens)
-        _announce("Both worker classes")
-        worker_cases = [*_worker_cases(), asset_result.case]
-        compared = workers.measure(stage, worker_cases, tokens=tokens, length=length)
         _announce("Memory over many requests")
         lasting = endurance.measure(stage, tokens=tokens, quick=quick)
         # Late: it leaves 100,000 users behind.
@@ -240,7 +236,6 @@ def _measure(
         search=search,
         transforms=asset_result.first,
         uploading=uploaded,
-        workers=compared,
         limits=limited,
         flows=flow_result,
         crowds=slow,
@@ -256,7 +251,7 @@ def _measure(
 def _measure_logins(stage: BenchEnvironment, length: Length) -> list[LoginRound]:
     with _running(stage, length, quick=False) as run:
         token = run.tokens.admin
-    # Both servers have stopped: others are started for each worker class.
+    # Both servers have stopped: another one is started.
     return logins.measure(stage, token)
 
 
@@ -269,13 +264,6 @@ def _running(stage: BenchEnvironment, length: Length, *, quick: bool) -> Iterato
         data.make(sender(servers.service, token), stage.dsn)
         tokens = Tokens(token, data.make_member(stage.dsn))
         yield BenchRun(stage, servers, tokens, length, quick)
-
-
-def _worker_cases() -> list[Case]:
-    """Return the cases whose time is not mostly that of the database and of JSON."""
-    long_reads = ("1,000 rows", "group and count")
-    cases = (PING, *READS, *WRITES)
-    return [case for case in cases if case.rows == 1 and case.name not in long_reads]
 
 
 def _limit_cases() -> list[Case]:

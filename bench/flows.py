@@ -16,10 +16,9 @@ import psycopg
 from bench.cases import CREATE_ONE, READS
 from bench.load import NextRequest, Round, run
 from bench.rounds import Length, Tokens, median_ratio, median_round
-from bench.serving import TIMEOUT_SECONDS, RunningServer
+from bench.serving import TIMEOUT_SECONDS, RunningServer, serving
 from bench.stage import BenchEnvironment
 from bench.wire import Address, call, request
-from bench.workers import both_workers
 
 SYNCHRONOUS = "00000000-0000-4000-8000-000000000001"
 ASYNCHRONOUS = "00000000-0000-4000-8000-000000000002"
@@ -155,15 +154,14 @@ def _flow(key: str, trigger: str, options: Mapping[str, object]) -> dict[str, An
 def _compare_calls(stage: BenchEnvironment, token: str, length: Length) -> Iterator[FlowComparison]:
     read = READS[0]
     message = request("GET", f"/flows/trigger/{SYNCHRONOUS}?n=7", token=token)
-    with both_workers(stage) as servers:
-        for kind, server in servers.items():
-            yield _compare(
-                f"webhook of two steps against {read.name}, {kind}",
-                _Side(server.address, lambda _: lambda: message),
-                _Side(server.address, lambda seed: read.requests("service", token, seed=seed)),
-                target=0.4,
-                length=length,
-            )
+    with serving("service", stage.folder, {**stage.environ, "WEB_CONCURRENCY": "1"}) as server:
+        yield _compare(
+            f"webhook of two steps against {read.name}",
+            _Side(server.address, lambda _: lambda: message),
+            _Side(server.address, lambda seed: read.requests("service", token, seed=seed)),
+            target=0.4,
+            length=length,
+        )
 
 
 def _compare_writes(service: RunningServer, token: str, length: Length) -> Iterator[FlowComparison]:

@@ -1,6 +1,4 @@
-"""Reads while people log in, with both worker classes: all arrive at a steady rate, whoever is
-still waiting.
-"""
+"""Reads while people log in: all arrive at a steady rate, whoever is still waiting."""
 
 from __future__ import annotations
 
@@ -24,7 +22,6 @@ READS_PER_SECOND = 100
 LOGINS_PER_SECOND = 1_000 / 60
 SECONDS = 12.0
 ROUNDS = 3
-WORKERS = ("event", "gthread")
 WARM_UP_REQUESTS = 10
 MAX_LONGER = 2.0
 """How many times as long the p99 of reads may be beside logins."""
@@ -56,7 +53,6 @@ class Arrivals:
 class LoginRound:
     """Reads alone, and reads and logins at once; `processor_seconds` are those of the workers."""
 
-    worker: str
     alone: Arrivals
     beside: Arrivals
     logins: Arrivals
@@ -72,14 +68,12 @@ def measure(stage: BenchEnvironment, token: str) -> list[LoginRound]:
     logins = _login_requests()
     rounds = []
     for _ in range(ROUNDS):
-        for worker in WORKERS:
-            environ = {**stage.environ, "WEB_WORKER": worker}
-            with serving("service", stage.folder, environ) as service:
-                rounds.append(_round(worker, service, logins, token))
+        with serving("service", stage.folder, stage.environ) as service:
+            rounds.append(_round(service, logins, token))
     return rounds
 
 
-def _round(worker: str, service: RunningServer, logins: Iterator[bytes], token: str) -> LoginRound:
+def _round(service: RunningServer, logins: Iterator[bytes], token: str) -> LoginRound:
     reads = iter(lambda: request("GET", _ITEM, token=token), None)
     _warm_up(service, reads, logins)
     alone = _arrive(service, reads, READS_PER_SECOND)
@@ -89,7 +83,7 @@ def _round(worker: str, service: RunningServer, logins: Iterator[bytes], token: 
         beside = _arrive(service, reads, READS_PER_SECOND)
         login_arrivals = arriving.result()
     used = _processor_seconds(service) - before
-    return LoginRound(worker, alone, beside, login_arrivals, used)
+    return LoginRound(alone, beside, login_arrivals, used)
 
 
 def _warm_up(service: RunningServer, reads: Iterator[bytes], logins: Iterator[bytes]) -> None:
@@ -144,28 +138,27 @@ def _arrive(service: RunningServer, messages: Iterator[bytes], rate: float) -> A
 
 
 def login_promises(rounds: list[LoginRound]) -> Iterator[Promise]:
-    """Yield what the default worker class must keep to beside 1,000 logins a minute."""
-    of_event = [measured for measured in rounds if measured.worker == WORKERS[0]]
-    longer = median(measured.beside.p99 / measured.alone.p99 for measured in of_event)
+    """Yield what the service must keep to beside 1,000 logins a minute."""
+    longer = median(measured.beside.p99 / measured.alone.p99 for measured in rounds)
     yield Promise(
         "p99 of reads beside 1,000 logins a minute, against that without them",
         f"{MAX_LONGER:.0f} times",
         f"{longer:.1f}",
         longer <= MAX_LONGER,
     )
-    refused = sum(measured.logins.refused for measured in of_event)
+    refused = sum(measured.logins.refused for measured in rounds)
     yield Promise("logins of these that are refused", "0", f"{refused:,}", refused == 0)
 
 
 def login_table(rounds: list[LoginRound]) -> str:
     """Return the rounds as Markdown."""
-    heads = ("reads beside logins", "worker", "answered", "503", "p50 ms", "p99 ms")
+    heads = ("reads beside logins", "answered", "503", "p50 ms", "p99 ms")
     lines = [row(heads), rule(len(heads))]
     for measured in rounds:
         lines += [
-            _line(f"{READS_PER_SECOND} reads a second, alone", measured.worker, measured.alone),
-            _line("the same beside 1,000 logins a minute", measured.worker, measured.beside),
-            _line(_logins(measured), measured.worker, measured.logins),
+            _line(f"{READS_PER_SECOND} reads a second, alone", measured.alone),
+            _line("the same beside 1,000 logins a minute", measured.beside),
+            _line(_logins(measured), measured.logins),
         ]
     return "\n".join(lines)
 
@@ -175,11 +168,10 @@ def _logins(measured: LoginRound) -> str:
     return f"the logins; the workers use {part:.0%} of a processor"
 
 
-def _line(name: str, worker: str, arrivals: Arrivals) -> str:
+def _line(name: str, arrivals: Arrivals) -> str:
     return row(
         (
             name,
-            worker,
             f"{arrivals.answered:,}",
             f"{arrivals.refused:,}",
             f"{arrivals.p50:.1f}",

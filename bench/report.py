@@ -23,7 +23,6 @@ from bench.searching import Search
 from bench.structures import StructureResult, structure_lines, structure_promises
 from bench.tables import MAX_WORKER, Promise, promise_table, row, rule, verdict
 from bench.uploading import Uploading
-from bench.workers import WorkerComparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,6 @@ class Report:
     search: Search
     transforms: float
     uploading: Uploading
-    workers: list[WorkerComparison]
     limits: list[LimitComparison]
     crowds: list[Crowd]
     overloads: list[Overload]
@@ -190,7 +188,6 @@ def table(report: Report) -> str:
     """Return the report as Markdown that also reads well in a terminal."""
     parts = (
         _cases,
-        _workers,
         _limits,
         _flow_part,
         _crowds,
@@ -235,37 +232,6 @@ def _cases(report: Report) -> Iterator[str]:
         )
     yield ""
     yield "The floor of writes leaves an activity and a revision, as the service does."
-
-
-def _workers(report: Report) -> Iterator[str]:
-    yield row(
-        (
-            "one process of the service",
-            "gthread's floor/s",
-            "ratio",
-            "gthread/s",
-            "p99 ms",
-            "event/s",
-            "p99 ms",
-            "times",
-            "target",
-            "",
-        )
-    )
-    yield rule(10)
-    for compared in report.workers:
-        event = compared.event
-        gthread = compared.gthread
-        figures = (
-            f"{compared.floor.rate:,.0f}",
-            f"{compared.floor_ratio:.2f}",
-            f"{gthread.rate:,.0f}",
-            f"{gthread.p99:.2f}",
-            f"{event.rate:,.0f}",
-            f"{event.p99:.2f}",
-        )
-        word = verdict(kept=compared.ratio >= compared.target)
-        yield row((compared.name, *figures, f"{compared.ratio:.2f}", f"{compared.target}", word))
 
 
 def _limits(report: Report) -> Iterator[str]:
@@ -369,7 +335,6 @@ def as_data(report: Report) -> dict[str, Any]:
         "search": asdict(report.search),
         "transforms": report.transforms,
         "uploading": asdict(report.uploading),
-        "workers": [asdict(compared) for compared in report.workers],
         "limits": [asdict(compared) for compared in report.limits],
         "crowds": [asdict(crowd) for crowd in report.crowds],
         "flows": asdict(report.flows),

@@ -21,11 +21,6 @@ from cms.rate_limits.shared_table import process_table
 from cms.text_shapes import url_host
 from cms.web.worker_startup import StoppableWorker, choose_processor, remember_arbiter
 
-WORKERS = {
-    "event": "cms.web.event_worker.EventWorker",
-    "gthread": "cms.web.threaded_worker.ThreadedWorker",
-}
-
 WORKER = "worker "
 READY = "ready"
 FAILED = "fault "
@@ -39,7 +34,7 @@ def gunicorn_settings(config: Config) -> dict[str, object]:
         "bind": [f"{url_host(config.host)}:{config.port}"],
         "workers": config.web_concurrency,
         "threads": config.web_threads,
-        "worker_class": WORKERS[config.web_worker],
+        "worker_class": "cms.web.event_worker.EventWorker",
         "pre_fork": _prepare_worker,
         "post_fork": remember_arbiter,
         "keepalive": 5,

@@ -1,4 +1,4 @@
-"""How workers of both classes start; one that is still starting stops at once when asked to."""
+"""How workers start; one that is still starting stops at once when asked to."""
 
 from __future__ import annotations
 

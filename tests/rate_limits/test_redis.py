@@ -190,8 +190,7 @@ def test_settings_without_redis_ask_none(config: Config) -> None:
 def test_three_services_over_one_redis_pass_exactly_100(redis: RedisServer) -> None:
     with ExitStack() as stack:
         machines = [
-            stack.enter_context(server("event", workers, REDIS=redis.address))
-            for workers in (1, 2, 1)
+            stack.enter_context(server(workers, REDIS=redis.address)) for workers in (1, 2, 1)
         ]
         for machine in machines:
             machine.send("192.0.2.1", 8)

@@ -49,7 +49,7 @@ def send_request(server: Running) -> None:
     not hasattr(os, "sched_getaffinity"), reason="Linux alone lets a program choose"
 )
 def test_all_threads_of_a_worker_are_on_one_processor() -> None:
-    with running("event", workers=1) as server:
+    with running(workers=1) as server:
         send_request(server)
         (worker,) = server.worker_processes()
         eventually(lambda: is_on_one_processor(worker))
@@ -58,7 +58,7 @@ def test_all_threads_of_a_worker_are_on_one_processor() -> None:
 
 @pytest.mark.skipif(len(AVAILABLE) < 2, reason="there is one processor only")
 def test_two_workers_are_on_two_processors() -> None:
-    with running("event", workers=2) as server:
+    with running(workers=2) as server:
         eventually(lambda: len(server.worker_processes()) == 2)
         first, second = server.worker_processes()
         eventually(lambda: is_on_one_processor(first) and is_on_one_processor(second))
@@ -67,7 +67,7 @@ def test_two_workers_are_on_two_processors() -> None:
 
 @pytest.mark.skipif(len(AVAILABLE) < 2, reason="there is one processor only")
 def test_a_worker_that_is_replaced_again_and_again_stays_beside_the_other_one() -> None:
-    with running("event", workers=2) as server:
+    with running(workers=2) as server:
         for _ in range(3):
             eventually(lambda: are_apart(server))
             youngest = max(server.worker_processes(), key=psutil.Process.create_time)
@@ -78,16 +78,13 @@ def test_a_worker_that_is_replaced_again_and_again_stays_beside_the_other_one() 
 
 @pytest.mark.skipif(len(AVAILABLE) < 2, reason="there is one processor only")
 def test_a_worker_that_is_added_gets_the_other_processor() -> None:
-    with running("event", workers=1) as server:
+    with running(workers=1) as server:
         server.signal(signal.SIGTTIN)
         eventually(lambda: are_apart(server))
 
 
-@pytest.mark.parametrize(
-    ("kind", "setting"), [("event", "off"), ("gthread", "auto")], ids=["off", "gthread"]
-)
-def test_other_workers_use_all_processors(kind: str, setting: str) -> None:
-    with running(kind, workers=1, environ={"WEB_CPU_AFFINITY": setting}) as server:
+def test_a_worker_that_may_use_all_processors_does() -> None:
+    with running(workers=1, environ={"WEB_CPU_AFFINITY": "off"}) as server:
         send_request(server)
         (worker,) = server.worker_processes()
         assert all(choice == AVAILABLE for choice in processors_of(worker))
