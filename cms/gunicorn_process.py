@@ -35,7 +35,7 @@ def gunicorn_settings(config: Config) -> dict[str, object]:
         "workers": config.web_concurrency,
         "threads": config.web_threads,
         "worker_class": "cms.web.event_worker.EventWorker",
-        "pre_fork": _prepare_worker,
+        "pre_fork": _prepare_worker if config.web_cpu_affinity == "auto" else _share_counters,
         "post_fork": remember_arbiter,
         "keepalive": 5,
         "worker_connections": 10_000,
@@ -60,12 +60,13 @@ class JsonLog(Logger):  # type: ignore[misc]  # gunicorn has no types
             handler.setFormatter(JsonFormatter())
 
 
-def _prepare_worker(arbiter: Any, worker: StoppableWorker) -> None:
-    """Give a worker its processor, and the counters of rate limits, which all share.
-
-    The counters are made before the first worker is forked, and stay when workers are replaced.
-    """
+def _share_counters(arbiter: Any, worker: StoppableWorker) -> None:
+    """Make the counters of rate limits before the first worker is forked, for all to share."""
     process_table()
+
+
+def _prepare_worker(arbiter: Any, worker: StoppableWorker) -> None:
+    _share_counters(arbiter, worker)
     choose_processor(arbiter, worker)
 
 

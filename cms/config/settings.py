@@ -721,7 +721,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "WEB_CPU_AFFINITY",
         choice("auto", "off"),
-        "whether a worker keeps to one processor at a time (see deployment)",
+        "whether as many workers as processors get one each (see deployment)",
         "auto",
     ),
     Setting(
