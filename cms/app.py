@@ -48,7 +48,6 @@ from cms.http import (
 )
 from cms.http.answers.error_handlers import add_error_handlers
 from cms.http.answers.missing_rights import MissingRights
-from cms.http.answers.send_timeout import with_send_timeout
 from cms.http.external_logins import ExternalLogins
 from cms.http.middleware.authentication import Authentication
 from cms.http.middleware.cors import cors_middleware
@@ -101,26 +100,23 @@ class App(falcon.App[Request, falcon.Response]):
         middleware: Sequence[Any],
         *,
         ping: Ping,
-        send_seconds: float,
         close_hooks: Sequence[Callable[[], None]] = (),
     ) -> None:
         super().__init__(middleware=middleware, request_type=Request, router=Router())
         self.store = store
         self._ping = ping
-        self._send_seconds = send_seconds
         self._templates: set[str] = set()
         self.close_hooks = [*close_hooks, store.close]
 
     def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer a request; closing and timing out its connection is decided here."""
+        """Answer a request; whether its connection is closed is decided here."""
         env["PATH_INFO"] = without_last_slash(env)
         if env.get("PATH_INFO") == PING_PATH and (pong := self._ping.answer(env, start_response)):
-            return with_send_timeout(pong, env, self._send_seconds)
+            return pong
         body = request_body(env)
         # Before Falcon makes its request of it: everything that reads the body reads this one.
         env["wsgi.input"] = body
-        answer = super().__call__(env, close_if_unread(env, body, start_response))
-        return with_send_timeout(answer, env, self._send_seconds)
+        return super().__call__(env, close_if_unread(env, body, start_response))
 
     @property
     def is_immediate(self) -> Callable[[Mapping[str, Any]], bool]:
@@ -164,7 +160,6 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
         store,
         _middleware(config, store, issuer, limiter, identify),
         ping=Ping(store.database.metrics, limiter, config, varies_by_cookie=identify is not None),
-        send_seconds=config.send_timeout.total_seconds(),
         close_hooks=[image_pool.close],
     )
     # The only one: a body that is read in another way would have no limit.

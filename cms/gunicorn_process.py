@@ -15,16 +15,12 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
 
+# Imported before the workers are forked, which so share its counters.
+import cms.rate_limits.shared_table  # noqa: F401
 from cms.config import Config, ConfigError, load
 from cms.logs import JsonFormatter
-from cms.rate_limits.shared_table import process_table
 from cms.text_shapes import url_host
-from cms.web.worker_startup import StoppableWorker, choose_processor, remember_arbiter
-
-WORKERS = {
-    "event": "cms.web.event_worker.EventWorker",
-    "gthread": "cms.web.threaded_worker.ThreadedWorker",
-}
+from cms.web.worker_startup import choose_processor, remember_arbiter
 
 WORKER = "worker "
 READY = "ready"
@@ -34,13 +30,13 @@ FAILED = "fault "
 
 def gunicorn_settings(config: Config) -> dict[str, object]:
     """Return gunicorn's settings by their names, for `cms serve` and for gunicorn.conf.py."""
-    return {
+    affinity = {"pre_fork": choose_processor} if config.web_cpu_affinity == "auto" else {}
+    return affinity | {
         "logger_class": JsonLog if config.log_style == "json" else Logger,
         "bind": [f"{url_host(config.host)}:{config.port}"],
         "workers": config.web_concurrency,
         "threads": config.web_threads,
-        "worker_class": WORKERS[config.web_worker],
-        "pre_fork": _prepare_worker,
+        "worker_class": "cms.web.event_worker.EventWorker",
         "post_fork": remember_arbiter,
         "keepalive": 5,
         "worker_connections": 10_000,
@@ -63,15 +59,6 @@ class JsonLog(Logger):  # type: ignore[misc]  # gunicorn has no types
         super().setup(cfg)
         for handler in self.error_log.handlers:
             handler.setFormatter(JsonFormatter())
-
-
-def _prepare_worker(arbiter: Any, worker: StoppableWorker) -> None:
-    """Give a worker its processor, and the counters of rate limits, which all share.
-
-    The counters are made before the first worker is forked, and stay when workers are replaced.
-    """
-    process_table()
-    choose_processor(arbiter, worker)
 
 
 class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn has no types

@@ -134,7 +134,6 @@ class Config:
     web_threads: int
     web_cpu_affinity: str
     web_timeout: timedelta
-    web_worker: str
     worker_concurrency: int
     email_transport: str
     email_from: str

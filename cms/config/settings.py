@@ -715,7 +715,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "WEB_CPU_AFFINITY",
         choice("auto", "off"),
-        "whether a worker of the kind `event` keeps to one processor at a time (see deployment)",
+        "whether as many workers as processors get one each (see deployment)",
         "auto",
     ),
     Setting(
@@ -723,12 +723,6 @@ SETTINGS: tuple[Setting, ...] = (
         SEND_TIME,
         "how long a worker may work on one request before it is replaced",
         "15m",
-    ),
-    Setting(
-        "WEB_WORKER",
-        choice("event", "gthread"),
-        "how a worker waits for clients (see deployment)",
-        "event",
     ),
     Setting(
         "WORKER_CONCURRENCY",

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import unicodedata
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 
 from cms.config import Config
-from cms.rate_limits.account_names import account_name
-from cms.rate_limits.counters import Counters
-from cms.rate_limits.shared_memory_storage import SharedMemoryStorage
-from cms.rate_limits.shared_table import KEY_BYTES, process_table
+from cms.rate_limits.counters import Counters, FallbackCounters
+from cms.rate_limits.shared_table import KEY_BYTES, PROCESS_TABLE
 from cms.rate_limits.windows import Limit, Usage
 
 MAX_CACHED_KEYS = 4_096
 
 _NETWORK_BYTES = 8  # 64 bits, which is what one customer of a provider has
+
+
+MAX_ACCOUNT_LENGTH = 1_000
+"""Characters that are compared; no address has as many."""
+
+_IGNORED = frozenset({"Mn", "Me", "Cf", "Cc", "Zs", "Zl", "Zp"})
+"""The categories of marks above and below letters, of what cannot be seen, and of spaces."""
 
 
 class RateLimiter:
@@ -82,14 +88,12 @@ def rate_limiter(config: Config, secret: str) -> RateLimiter | None:
 
 
 def _counters(config: Config) -> Counters:
-    local = SharedMemoryStorage(process_table())
     if config.redis is None:
-        return local
+        return PROCESS_TABLE
     # Only here: its library is an extra.
-    from cms.rate_limits.fallback import FallbackCounters
     from cms.rate_limits.redis_counters import RedisCounters
 
-    return FallbackCounters(RedisCounters(config.redis), local)
+    return FallbackCounters(RedisCounters(config.redis), PROCESS_TABLE)
 
 
 def _network_of(address: str) -> str:
@@ -101,3 +105,16 @@ def _network_of(address: str) -> str:
         return IPv6Address(address).packed[:_NETWORK_BYTES].hex()
     except AddressValueError:
         return address
+
+
+def account_name(account: str) -> str:
+    """Return the name that all spellings of an account have in common.
+
+    Databases and directories take different texts for the same account: PostgreSQL's lower() makes
+    an i of the Turkish İ, and LDAP knows no width of letters. No spelling may have attempts of its
+    own, so this compares less than any of them. It does no harm if two accounts count as one.
+    """
+    # Twice: what takes the place of a letter may be a capital.
+    folded = unicodedata.normalize("NFKD", account.strip()[:MAX_ACCOUNT_LENGTH].casefold())
+    decomposed = unicodedata.normalize("NFKD", folded.casefold())
+    return "".join(each for each in decomposed if unicodedata.category(each) not in _IGNORED)

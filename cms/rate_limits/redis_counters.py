@@ -1,15 +1,19 @@
-"""Counters in Redis, for several machines: its storage of the library `limits`, and a script."""
+"""Counters in Redis, for several machines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+from redis import Redis, RedisError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from cms.rate_limits.counters import CountersLost
-from cms.rate_limits.redis_storage import no_answer, open_redis
 from cms.rate_limits.windows import Limit, Usage, acquire
 
 PREFIX = "cms:limits"
+TIMEOUT_SECONDS = 0.25
+"""How long a request may wait for Redis."""
 
 # All windows of a request are counted in one step, as the arithmetic of `windows.acquire` does it.
 # KEYS are the windows; ARGV has the amount and the milliseconds of each. The answer has the count
@@ -42,9 +46,8 @@ class RedisCounters:
     """Counts requests of all machines; connects with the first of them."""
 
     def __init__(self, address: str) -> None:
-        self._storage = open_redis(address)
-        self._errors = self._storage.base_exceptions
-        self._count = self._storage.get_connection().register_script(_SCRIPT)
+        self._client = open_redis(address)
+        self._count = self._client.register_script(_SCRIPT)
 
     def acquire(self, key: bytes, limits: Sequence[Limit]) -> Usage:
         """Count a request in a window for each of the limits; raises `CountersLost`."""
@@ -55,7 +58,7 @@ class RedisCounters:
             arguments += [limit.amount, limit.seconds * 1000]
         try:
             answer = self._count(keys, arguments)
-        except self._errors as error:
+        except RedisError as error:
             raise CountersLost(no_answer(error)) from error
         windows = []
         for count, milliseconds in zip(answer[::2], answer[1::2], strict=True):
@@ -67,12 +70,28 @@ class RedisCounters:
 
     def close(self) -> None:
         """Close the connections to Redis; a later request opens them again."""
-        client: Any = self._storage.get_connection()
-        client.close()
+        self._client.close()
 
     def ping(self) -> None:
         """Ask Redis for a sign of life; raises `CountersLost`."""
         try:
-            self._storage.get_connection().ping()
-        except self._errors as error:
+            self._client.ping()
+        except RedisError as error:
             raise CountersLost(no_answer(error)) from error
+
+
+def open_redis(address: str) -> Redis:
+    """Return a client; it connects at its first use."""
+    return Redis.from_url(
+        address.replace("redis+unix:", "unix:"),
+        socket_timeout=TIMEOUT_SECONDS,
+        socket_connect_timeout=TIMEOUT_SECONDS,
+        # Once more and at once: Redis may have closed an idle connection.
+        retry=Retry(NoBackoff(), 1),
+    )
+
+
+def no_answer(error: Exception) -> str:
+    """Return the text of an error of the client, as errors of the service hold it."""
+    # Some texts of the library end with a full stop; sentences follow them in the log.
+    return f"Redis does not answer: {str(error).rstrip('.')}"

@@ -7,14 +7,16 @@ requests from millions of addresses.
 
 from __future__ import annotations
 
+import fcntl
 import mmap
+import os
+import tempfile
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import TypeVar
 
-from cms.rate_limits.process_locks import ProcessLocks, process_locks
-from cms.rate_limits.windows import NEVER, Window
+from cms.rate_limits.windows import NEVER, Limit, Usage, Window, acquire
 
 KEY_BYTES = 16
 
@@ -25,60 +27,68 @@ _ENDS_AT = KEY_BYTES + 8
 _BUCKET_ENTRIES = 16
 _BUCKET_BYTES = _BUCKET_ENTRIES * _ENTRY.size
 
-Windows = tuple[Window, Window]
-"""The windows of a key: an entry has two."""
-
 BUCKETS = 8192
 """With 16 entries of 40 bytes each, 5 MiB: counters of 131,072 clients at a time."""
-
-LOCKS = 64
-"""Locks of all buckets together."""
-
-T = TypeVar("T")
 
 
 class SharedTable:
     """The table; processes that are forked after it was made share it.
 
-    Keys are `KEY_BYTES` bytes of a keyed digest, so that nobody can choose the bucket.
+    Keys are `KEY_BYTES` bytes of a keyed digest, so that nobody can choose the bucket. Each has two
+    windows.
     """
 
-    def __init__(self, *, buckets: int = BUCKETS, locks: ProcessLocks | None = None) -> None:
+    def __init__(
+        self, *, buckets: int = BUCKETS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._buckets = buckets
+        # The clock of the machine, which its processes share and nobody sets.
+        self._clock = clock
         self._memory = mmap.mmap(-1, buckets * _BUCKET_BYTES)
         # Numbers are read and written by these, each in one step: a process that is killed in
         # between leaves no half of one.
         self._counts = memoryview(self._memory).cast("I")
         self._ends = memoryview(self._memory).cast("d")
-        self._locks = locks or process_locks(LOCKS)
+        self.lock = ProcessLock()
 
-    def change(self, key: bytes, change: Callable[[Windows], tuple[Windows, T]]) -> T:
-        """Replace the windows of a key by those that `change` returns, and return its result.
-
-        Nobody else changes them meanwhile. The windows of a new key are `NEVER`.
-        """
-        bucket = int.from_bytes(key[:4], "little") % self._buckets
-        start = bucket * _BUCKET_BYTES
-        lock = bucket % LOCKS
-        self._locks.acquire(lock)
-        try:
+    def acquire(self, key: bytes, limits: Sequence[Limit]) -> Usage:
+        """Count a request in a window for each of the limits, of which there are one or two."""
+        start = self._start_of(key)
+        with self.lock:
             position = self._memory.find(key, start, start + _BUCKET_BYTES)
             stored = self._windows_at(position)
-            windows, result = change(stored)
-            # Only to look at the windows of a new key takes no entry.
-            if windows != stored:
-                if position < 0:
-                    position = self._entry_for(key, start)
-                self._write(position, windows)
-            return result
-        finally:
-            self._locks.release(lock)
+            windows, usage = acquire(stored[: len(limits)], limits, self._clock())
+            changed = windows + stored[len(limits) :]
+            # A refused request takes no entry.
+            if changed != stored:
+                self._write(position if position >= 0 else self._entry_for(key, start), changed)
+        return usage
 
-    def clear(self) -> None:
-        """Forget all counters; requests that are counted at this moment may stay."""
-        self._memory[:] = bytes(len(self._memory))
+    def keep(self, key: bytes, seconds: float) -> None:
+        """Begin a window of so many seconds from now."""
+        start = self._start_of(key)
+        with self.lock:
+            position = self._memory.find(key, start, start + _BUCKET_BYTES)
+            window = (1, self._clock() + seconds)
+            self._write(position if position >= 0 else self._entry_for(key, start), (window, NEVER))
 
-    def _windows_at(self, position: int) -> Windows:
+    def is_kept(self, key: bytes) -> bool:
+        """Tell whether a window that `keep` began has not ended yet."""
+        return self._clock() < self.windows(key)[0][1]
+
+    def windows(self, key: bytes) -> tuple[Window, ...]:
+        """Return the windows of a key; those of an unknown one are `NEVER`."""
+        start = self._start_of(key)
+        with self.lock:
+            return self._windows_at(self._memory.find(key, start, start + _BUCKET_BYTES))
+
+    def close(self) -> None:
+        """Do nothing: the table is that of the process, and may have other users."""
+
+    def _start_of(self, key: bytes) -> int:
+        return int.from_bytes(key[:4], "little") % self._buckets * _BUCKET_BYTES
+
+    def _windows_at(self, position: int) -> tuple[Window, ...]:
         if position < 0:
             return NEVER, NEVER
         count = (position + _COUNTS_AT) // 4
@@ -88,7 +98,7 @@ class SharedTable:
             (self._counts[count + 1], self._ends[end + 1]),
         )
 
-    def _write(self, position: int, windows: Windows) -> None:
+    def _write(self, position: int, windows: tuple[Window, ...]) -> None:
         """Write the windows of an entry.
 
         The ends come last: a process that is killed before leaves a window that has ended, and not
@@ -116,23 +126,34 @@ class SharedTable:
         return position
 
 
-class _ProcessTable:
-    """The table of this process, which is that of the process that it was forked from."""
+class ProcessLock:
+    """A lock between threads and processes, which the system frees when its process ends.
+
+    It is a lock on an empty file: processes that are forked after it was made share it.
+    """
 
     def __init__(self) -> None:
-        self._table: SharedTable | None = None
-        self._lock = threading.Lock()
+        if hasattr(os, "memfd_create"):  # Linux: also where no folder can be written
+            self._file = os.memfd_create("cms-lock")
+        else:
+            with tempfile.TemporaryFile() as file:
+                self._file = os.dup(file.fileno())
+        # A lock of a file belongs to the whole process, so this one keeps its threads apart.
+        self._thread_lock = threading.Lock()
+        os.register_at_fork(after_in_child=self._renew_thread_lock)
 
-    def get(self) -> SharedTable:
-        with self._lock:
-            if self._table is None:
-                self._table = SharedTable()
-            return self._table
+    def __enter__(self) -> None:
+        self._thread_lock.acquire()
+        fcntl.lockf(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *error: object) -> None:
+        fcntl.lockf(self._file, fcntl.LOCK_UN)
+        self._thread_lock.release()
+
+    def _renew_thread_lock(self) -> None:
+        # A fork copies no other thread: whichever held the lock is not there to release it.
+        self._thread_lock = threading.Lock()
 
 
-_PROCESS_TABLE = _ProcessTable()
-
-
-def process_table() -> SharedTable:
-    """Return the table of this process; made before a fork, it is shared by what is forked."""
-    return _PROCESS_TABLE.get()
+PROCESS_TABLE = SharedTable()
+"""The table of this process, and of all that are forked from it."""

@@ -9,13 +9,13 @@ import hashlib
 import hmac
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
 from cms.config import Config
 from cms.rate_limits.counters import RETRY_SECONDS
-from cms.rate_limits.shared_table import KEY_BYTES, SharedTable, Windows, process_table
+from cms.rate_limits.shared_table import KEY_BYTES, PROCESS_TABLE, SharedTable
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
 
 log = logging.getLogger("cms")
@@ -49,26 +49,18 @@ class RecentWriters:
         *,
         lag: timedelta,
         secret: str,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._table = table
         self._shared = shared
         self._seconds = lag.total_seconds()
         # Keyed, so that neither memory nor Redis holds an address.
         self._seal = hmac.digest(secret.encode(), b"recent writers", "sha256")
-        # The clock of the machine, which its processes share and nobody sets.
-        self._clock = clock
         self._retry_at = 0.0
 
     def note(self, identity: Identity) -> None:
         """Remember that a caller has written; call it before the answer is sent."""
         key = self._key(identity.name)
-        end = self._clock() + self._seconds
-
-        def begin(windows: Windows) -> tuple[Windows, None]:
-            return ((1, end), windows[1]), None
-
-        self._table.change(key, begin)
+        self._table.keep(key, self._seconds)
         if self._may_try() and self._shared:
             try:
                 self._shared.add([key], self._seconds)
@@ -78,7 +70,7 @@ class RecentWriters:
     def includes(self, identity: Identity) -> bool:
         """Tell whether a caller, or somebody without credentials at its address, has written."""
         keys = list(map(self._key, _names(identity)))
-        if any(map(self._is_kept, keys)):
+        if any(map(self._table.is_kept, keys)):
             return True
         if not (self._shared and self._may_try()):
             return False
@@ -88,24 +80,15 @@ class RecentWriters:
             self._note_loss(error)
             return False
 
-    def _is_kept(self, key: bytes) -> bool:
-        now = self._clock()
-
-        def look(windows: Windows) -> tuple[Windows, bool]:
-            _, end = windows[0]
-            return windows, now < end
-
-        return self._table.change(key, look)
-
     def _key(self, name: str) -> bytes:
         text = name.encode(errors="surrogatepass")
         return hashlib.blake2b(text, digest_size=KEY_BYTES, key=self._seal).digest()
 
     def _may_try(self) -> bool:
-        return self._clock() >= self._retry_at
+        return time.monotonic() >= self._retry_at
 
     def _note_loss(self, error: KeysLost) -> None:
-        self._retry_at = self._clock() + RETRY_SECONDS
+        self._retry_at = time.monotonic() + RETRY_SECONDS
         log.warning("%s. What one writes here, other machines may read later.", error)
 
 
@@ -123,7 +106,7 @@ def recent_writers(config: Config, secret: str) -> RecentWriters | None:
     seal = secret
     if config.database_schema:
         seal = f"{secret} {config.database_schema}"
-    return RecentWriters(process_table(), shared, lag=config.database_read_lag, secret=seal)
+    return RecentWriters(PROCESS_TABLE, shared, lag=config.database_read_lag, secret=seal)
 
 
 def _names(identity: Identity) -> tuple[str, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from cms.rate_limits.redis_storage import no_answer, open_redis
+from redis import RedisError
+
+from cms.rate_limits.redis_counters import no_answer, open_redis
 from cms.store.recent_writers import KeysLost
 
 PREFIX = "cms:writers"
@@ -15,17 +16,14 @@ class RedisKeys:
     """Keeps keys in Redis; connects with the first of them."""
 
     def __init__(self, address: str) -> None:
-        storage = open_redis(address)
-        self._errors = storage.base_exceptions
-        # The library's type names few of the methods of a client.
-        self._client: Any = storage.get_connection()
+        self._client = open_redis(address)
 
     def add(self, keys: Sequence[bytes], seconds: float) -> None:
         """Keep keys for some seconds; raises `KeysLost`."""
         try:
             for key in keys:
                 self._client.set(_name(key), 1, px=max(1, round(seconds * 1000)))
-        except self._errors as error:
+        except RedisError as error:
             raise KeysLost(no_answer(error)) from error
 
     def has_any(self, keys: Sequence[bytes]) -> bool:
@@ -33,7 +31,7 @@ class RedisKeys:
         try:
             # One after another: a cluster has them on different servers.
             return any(self._client.exists(_name(key)) for key in keys)
-        except self._errors as error:
+        except RedisError as error:
             raise KeysLost(no_answer(error)) from error
 
 

@@ -1,1 +1,1 @@
-"""gunicorn's worker classes: an event loop for clients, threads for the application."""
+"""gunicorn's worker class: an event loop for clients, threads for the application."""

@@ -22,9 +22,7 @@ import uvloop
 from gunicorn import sock
 
 from cms.config import Config, load
-from cms.processes.processors import least_interrupted
 from cms.processes.this_thread import this_thread
-from cms.web.affinity import Affinity
 from cms.web.client_limits import DESCRIPTORS_PER_CONNECTION, SWEEP_SECONDS, ClientLimits
 from cms.web.request_head import Environ
 from cms.web.web_server import Proxies, WebServer
@@ -44,18 +42,9 @@ class EventWorker(StoppableWorker):
             EventWorker._table = WorkerTable()
         self._entry = EventWorker._table.new_entry()
 
-    @property
-    def processor(self) -> int | None:
-        """The processor on which it is kept now."""
-        processor = self._entry.processor
-        return self.first_processor if processor is None else processor
-
     def run(self) -> None:
         descriptors = _allow_descriptors()
         config = load(os.environ, folder=Path.cwd())
-        self._affinity: Affinity | None = None
-        if config.web_cpu_affinity == "auto":
-            self._affinity = Affinity(self._begin_on(), self._entry)
         loop = uvloop.new_event_loop()
         server = WebServer(
             self._call_application,
@@ -101,8 +90,6 @@ class EventWorker(StoppableWorker):
             if not server.has_hung_thread():
                 self.notify()
             server.sweep()
-            if self._affinity:
-                self._affinity.review()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_requested.wait(), SWEEP_SECONDS)
         await server.drain(self.cfg.graceful_timeout)
@@ -110,13 +97,6 @@ class EventWorker(StoppableWorker):
     def _request_stop(self) -> None:
         self.alive = False
         self._stop_requested.set()
-
-    def _begin_on(self) -> int | None:
-        """Return the processor to begin on, also for settings without `choose_processor`."""
-        if self.first_processor is not None:
-            return self.first_processor
-        available = least_interrupted()
-        return available[(self.age - 1) % len(available)] if available else None
 
     def _limits(self, config: Config, descriptors: int) -> ClientLimits:
         # The rest is for files and for connections to the database.

@@ -1,4 +1,4 @@
-"""How workers of both classes start; one that is still starting stops at once when asked to."""
+"""How workers start; one that is still starting stops at once when asked to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from gunicorn.workers.base import Worker
 
-from cms.processes.processors import least_interrupted
+from cms.processes.processors import available_processors, keep_on
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 
@@ -24,13 +24,8 @@ class StoppableWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
     arbiter: Any = None
     """The process that forked this worker, as it was then (see `remember_arbiter`)."""
 
-    first_processor: int | None = None
-    """The processor on which it begins (see `choose_processor`)."""
-
-    @property
-    def processor(self) -> int | None:
-        """The processor on which it is kept, or will be when it serves."""
-        return self.first_processor
+    processor: int | None = None
+    """The processor on which its threads are kept (see `choose_processor`)."""
 
     def init_process(self) -> None:
         """Serve in a session of its own.
@@ -40,6 +35,8 @@ class StoppableWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
         requests would wait twenty times as long as others.
         """
         os.setsid()
+        if self.processor is not None:
+            keep_on(self.processor)
         super().init_process()
 
     def init_signals(self) -> None:
@@ -68,12 +65,13 @@ def remember_arbiter(arbiter: Any, worker: StoppableWorker) -> None:
 
 
 def choose_processor(arbiter: Any, worker: StoppableWorker) -> None:
-    """Give a new worker a processor without others, or with the fewest; before the fork.
+    """Give a new worker a processor of its own, if there are as many workers as processors.
 
-    The arbiter alone knows of workers that still start, so that no two of these choose the same.
+    gunicorn's `pre_fork`: the arbiter alone knows all workers.
     """
-    # A reload starts all workers anew beside the old ones: they share processors meanwhile.
-    candidates = least_interrupted()[: arbiter.num_workers]
-    # Workers of another class have none.
+    available = available_processors()
+    if arbiter.num_workers != len(available):
+        return
+    # A reload starts all workers anew beside the old ones. Workers of other classes have none.
     counts = Counter(getattr(other, "processor", None) for other in arbiter.WORKERS.values())
-    worker.first_processor = min(candidates, key=counts.__getitem__, default=None)
+    worker.processor = min(available, key=counts.__getitem__)

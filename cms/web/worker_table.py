@@ -1,9 +1,8 @@
-"""What workers tell each other: how many connections they have, and on which processor they are.
+"""What workers tell each other: how many connections they have.
 
 Whichever worker is free first accepts a connection, and keeps it as long as the client does. Few
 clients that ask all the time would often end up on one worker, and wait there beside idle ones. So
-a new connection goes to a worker with fewer; and no two workers share a processor beside an idle
-one.
+a new connection goes to a worker with fewer.
 """
 
 from __future__ import annotations
@@ -17,19 +16,16 @@ STALE_SECONDS = 2.0
 """A worker that has published nothing for so long is dead, or hangs: it is not waited for."""
 
 _DOUBLE = 8
-_NONE = -1
-"""In place of a processor: none was chosen."""
 
 
 class WorkerTable:
     """The entries of all workers, in memory that processes share which are forked afterwards."""
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 3 * MAX_WORKERS * _DOUBLE)
+        self._memory = mmap.mmap(-1, 2 * MAX_WORKERS * _DOUBLE)
         numbers = memoryview(self._memory).cast("d")
         self.counts = numbers[:MAX_WORKERS]
-        self.times = numbers[MAX_WORKERS : 2 * MAX_WORKERS]
-        self.processors = numbers[2 * MAX_WORKERS :]
+        self.times = numbers[MAX_WORKERS:]
         self._last_index = MAX_WORKERS - 1
 
     def new_entry(self) -> WorkerEntry:
@@ -59,7 +55,6 @@ class WorkerEntry:
     def __init__(self, table: WorkerTable, index: int) -> None:
         self._table = table
         self._index = index
-        self.publish_processor(None)
 
     def publish(self, count: int) -> None:
         """Publish how many connections this worker has; at least once a second."""
@@ -70,25 +65,7 @@ class WorkerEntry:
         """Tell the others that this worker accepts no more."""
         self._table.times[self._index] = 0.0
 
-    def publish_processor(self, processor: int | None) -> None:
-        """Publish on which processor this worker is kept, if on one."""
-        self._table.processors[self._index] = _NONE if processor is None else processor
-
-    @property
-    def processor(self) -> int | None:
-        """The processor on which this worker is kept."""
-        processor = int(self._table.processors[self._index])
-        return None if processor == _NONE else processor
-
-    def processors_of_others(self) -> list[int]:
-        """Return on which processor each other worker is kept that is kept on one."""
-        others = map(int, map(self._table.processors.__getitem__, self._others()))
-        return [processor for processor in others if processor != _NONE]
-
     def is_above_another(self, count: int) -> bool:
         """Tell whether another worker has fewer connections than `count`."""
-        return any(self._table.counts[index] < count for index in self._others())
-
-    def _others(self) -> Iterator[int]:
-        """Yield the indexes of the other workers that serve."""
-        return (index for index in self._table.serving() if index != self._index)
+        others = (index for index in self._table.serving() if index != self._index)
+        return any(self._table.counts[index] < count for index in others)

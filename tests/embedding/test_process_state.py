@@ -33,7 +33,7 @@ from tests.things import admin_token
 Use = Callable[[Config], None]
 
 OF_THE_PROCESS = {
-    "cms.rate_limits.shared_table._PROCESS_TABLE": "its keys are digests of secret and database",
+    "cms.rate_limits.shared_table.PROCESS_TABLE": "its keys are digests of secret and database",
     "cms.hashing.hashing_queue.queue": "a hash takes the processors of all; it knows no database",
     "cms.hashing.passwords.queue": "the same one",
     "cms.processes.memory._TRIMMER": "the allocator is that of the process",
@@ -52,8 +52,8 @@ PURE = {
     "cms.flows.secret_texts",
     "cms.fragment",
     "cms.http.assets",
+    "cms.http.requests.request",
     "cms.logs",
-    "cms.http.answers.send_timeout",
     "cms.outgoing.outgoing_requests",
     "cms.query.plan.inner_parts",
     "cms.query.sql.arguments",

@@ -61,8 +61,7 @@ def cluster() -> Iterator[Cluster]:
         accounts.first_admin(servers.primary, email=ADMIN_EMAIL, password=ADMIN_PASSWORD)
         address = address_of(servers)
         settings = {"SECRET": SECRET, **NOWHERE}
-        kinds = ("event", "gthread")
-        with installation(folder, address, settings, kinds=kinds, workers=1) as machines:
+        with installation(folder, address, settings, web=2, workers=1) as machines:
             token = accounts.admin_token(address, secret=SECRET, life=timedelta(hours=1))
             shared = make_site(address, folder, token)
             urls = [machine.url for machine in machines.web]

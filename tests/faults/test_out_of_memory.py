@@ -29,10 +29,7 @@ TIMES = 2
 def machines(make_database: Callable[..., str], template: str) -> Iterator[Installation]:
     dsn = make_database(template)
     settings = {"MAX_PAYLOAD_SIZE": "100mb", "MAX_ANSWER_SIZE": "100mb", "WEB_CONCURRENCY": "1"}
-    with (
-        new_folder() as folder,
-        installation(folder, dsn, settings, kinds=("event", "gthread")) as machines,
-    ):
+    with new_folder() as folder, installation(folder, dsn, settings, web=1) as machines:
         admin = machines.first.login()
         fields = [{"field": "text", "type": "text"}]
         table = {"collection": "notes", "schema": {}, "fields": fields}
@@ -40,12 +37,6 @@ def machines(make_database: Callable[..., str], template: str) -> Iterator[Insta
         admin.data("POST", "/items/notes?fields=id", {"text": TEXT})
         yield machines
     drop_database(dsn)
-
-
-@pytest.fixture(params=[0, 1], ids=["event", "gthread"])
-def machine(request: pytest.FixtureRequest, machines: Installation) -> Machine:
-    chosen: Machine = machines.web[request.param]
-    return chosen
 
 
 def worker_of(machine: Machine) -> psutil.Process:
@@ -67,9 +58,10 @@ def little_memory(worker: psutil.Process) -> Iterator[None]:
 
 
 def test_requests_that_need_too_much_memory_are_refused_and_no_other_notices(
-    machine: Machine, machines: Installation
+    machines: Installation,
 ) -> None:
-    admin = machines.first.login().at(machine)
+    (machine,) = machines.web
+    admin = machines.first.login()
     assert admin.data("GET", "/items/notes?fields=id") == [{"id": 1}]
     worker = worker_of(machine)
     body = [{"text": TEXT}] * LARGE

@@ -75,8 +75,7 @@ def machines(module_dsn: str) -> Iterator[Installation]:
             "STORAGE_LOCAL_DRIVER": "local",
             "STORAGE_LOCAL_ROOT": str(folder / "files"),
         }
-        kinds = ("event", "gthread")
-        with installation(folder, module_dsn, settings, kinds=kinds, workers=1) as machines:
+        with installation(folder, module_dsn, settings, web=2, workers=1) as machines:
             yield machines
 
 

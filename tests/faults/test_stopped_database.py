@@ -46,8 +46,7 @@ def stoppable_site() -> Iterator[Site]:
         migrate(dsn)
         accounts.first_admin(dsn, email=ADMIN_EMAIL, password=ADMIN_PASSWORD)
         settings = {"SECRET": SECRET, **NOWHERE}
-        kinds = ("event", "gthread")
-        with installation(folder, dsn, settings, kinds=kinds, workers=1) as machines:
+        with installation(folder, dsn, settings, web=2, workers=1) as machines:
             token = accounts.admin_token(dsn, secret=SECRET, life=timedelta(hours=1))
             shared = make_site(dsn, folder, token)
             urls = [machine.url for machine in machines.web]

@@ -126,10 +126,10 @@ class Machine:
         return (self.folder / "output").read_text()
 
 
-def web_machine(folder: Path, kind: str, settings: dict[str, str]) -> Machine:
+def web_machine(folder: Path, settings: dict[str, str]) -> Machine:
     script = str(CHECKOUT / "gunicorn.conf.py")
     words = ["-m", "gunicorn", "-c", script, "cms.app:create_wsgi()"]
-    return Machine(words, settings | {"WEB_WORKER": kind}, folder, free_port())
+    return Machine(words, settings, folder, free_port())
 
 
 def job_machine(folder: Path, settings: dict[str, str]) -> Machine:
@@ -155,19 +155,19 @@ def installation(
     dsn: str,
     settings: Mapping[str, str],
     *,
-    kinds: tuple[str, ...],
+    web: int,
     workers: int = 0,
 ) -> Iterator[Installation]:
-    """Run a web server of each kind, and so many job workers; yield once all of them serve."""
+    """Run so many web servers and job workers; yield once all of them serve."""
     every = {**SETTINGS, "DATABASE_URL": dsn, **settings}
-    web = [web_machine(folder / f"web{n}", kind, every) for n, kind in enumerate(kinds)]
+    servers = [web_machine(folder / f"web{n}", every) for n in range(web)]
     jobs = [job_machine(folder / f"jobs{n}", every) for n in range(workers)]
     with ExitStack() as stack:
-        for machine in [*web, *jobs]:
+        for machine in [*servers, *jobs]:
             stack.callback(machine.kill)
             machine.start()
-        for machine in web:
+        for machine in servers:
             machine.await_answer()
         for machine in jobs:
             machine.await_words("waits for jobs")
-        yield Installation(web, jobs)
+        yield Installation(servers, jobs)

@@ -63,8 +63,7 @@ def nginx_site(make_database: Callable[..., str], template: str) -> Iterator[Pro
             "CORS_ORIGIN": "https://shop.example.com",
         }
         with (
-            # A thread for each client: the kind of worker that slow ones could occupy.
-            installation(folder, dsn, settings, kinds=("gthread",)) as installed,
+            installation(folder, dsn, settings, web=1) as installed,
             nginx(folder / "nginx", [installed.web[0].port], uploads=uploads) as port,
         ):
             straight = installed.first.login()

@@ -49,8 +49,7 @@ def pooled_site(make_database: Callable[..., str], template: str) -> Iterator[Po
             "DATABASE_DIRECT_URL": dsn,
             "DATABASE_PREPARE": "false",
         }
-        kinds = ("event", "gthread")
-        with installation(folder, address, settings, kinds=kinds, workers=1) as machines:
+        with installation(folder, address, settings, web=2, workers=1) as machines:
             yield Pooled(machines, machines.first.login(), dsn, address, folder)
     drop_database(dsn)
 
@@ -162,7 +161,7 @@ def test_without_a_way_past_it_indexes_of_a_table_are_built_one_after_the_other(
     settings = {"DATABASE_PREPARE": "false"}
     with (
         new_folder() as folder,
-        installation(folder, pooled_site.address, settings, kinds=("event", "gthread")) as machines,
+        installation(folder, pooled_site.address, settings, web=2) as machines,
     ):
         for number in range(3):
             require_indexes(pooled_site, machines.first.login(), f"larger{number}")
@@ -219,7 +218,7 @@ def test_an_installation_in_a_schema_has_a_role_of_its_own(pooled_site: Pooled) 
         with new_folder() as folder, pgbouncer(folder, dsn) as address:
             first = {"ADMIN_EMAIL": ADMIN_EMAIL, "ADMIN_PASSWORD": ADMIN_PASSWORD}
             command(folder, "bootstrap", DATABASE_URL=address, **settings, **first)
-            with installation(folder, address, settings, kinds=("event",)) as machines:
+            with installation(folder, address, settings, web=1) as machines:
                 admin = machines.first.login()
                 admin.data("POST", "/collections", {"collection": "notes_of_tenant", "schema": {}})
                 assert admin.data("POST", "/items/notes_of_tenant", {}) == {"id": 1}

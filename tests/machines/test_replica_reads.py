@@ -47,8 +47,7 @@ def whole_site() -> Iterator[Replicated]:
             "DATABASE_READ_LAG": "60s",
             "REDIS": redis.address,
         }
-        kinds = ("event", "gthread")
-        with installation(folder, servers.primary, settings, kinds=kinds) as machines:
+        with installation(folder, servers.primary, settings, web=2) as machines:
             first = machines.first.login()
             role = first.data("GET", "/users/me?fields=role")["role"]
             deputy = {"email": "deputy@example.com", "role": role, "token": "r" * 40}

@@ -49,10 +49,9 @@ LIMITS = {
 
 @pytest.fixture(scope="module")
 def three_servers(module_dsn: str) -> Iterator[Installation]:
-    kinds = ("event", "gthread", "event")
     with new_folder() as folder, redis_server() as redis, bucket_server() as bucket:
         settings = BUCKET | LIMITS | {"STORAGE_S3_ENDPOINT": bucket, "REDIS": redis.address}
-        with installation(folder, module_dsn, settings, kinds=kinds, workers=2) as three_servers:
+        with installation(folder, module_dsn, settings, web=3, workers=2) as three_servers:
             yield three_servers
 
 

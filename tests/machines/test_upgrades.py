@@ -44,10 +44,9 @@ class Proxied:
 @pytest.fixture
 def proxied_site(make_database: Callable[..., str], template: str) -> Iterator[Proxied]:
     dsn = make_database(template)
-    kinds = ("event", "gthread", "event")
     with TemporaryDirectory(prefix="cms-upgrades-") as name:
         folder = Path(name)
-        with installation(folder, dsn, {}, kinds=kinds, workers=2) as machines:
+        with installation(folder, dsn, {}, web=3, workers=2) as machines:
             ports = [machine.port for machine in machines.web]
             with nginx(folder / "nginx", ports) as port:
                 admin = replace(machines.first.login(), url=f"http://127.0.0.1:{port}")

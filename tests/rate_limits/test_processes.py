@@ -64,7 +64,7 @@ def send_on(wire: Wire, address: str, times: int) -> list[int]:
 
 
 @contextmanager
-def server(kind: str, workers: int, **environ: str) -> Iterator[Server]:
+def server(workers: int, **environ: str) -> Iterator[Server]:
     """Run a gunicorn with the settings of the service, over a database that is not asked."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="cms-limits-") as folder:
@@ -73,7 +73,6 @@ def server(kind: str, workers: int, **environ: str) -> Iterator[Server]:
             "SECRET": "only-for-tests-" * 3,
             "RATE_LIMITER_ENABLED": "true",
             "IP_TRUST_PROXY": "1",
-            "WEB_WORKER": kind,
             "WEB_CONCURRENCY": str(workers),
             "LOG_LEVEL": "error",
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -139,9 +138,8 @@ class ParallelClients:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("kind", ["event", "gthread"])
-def test_of_300_parallel_requests_exactly_100_pass(kind: str, workers: int) -> None:
-    with server(kind, workers) as running:
+def test_of_300_parallel_requests_exactly_100_pass(workers: int) -> None:
+    with server(workers) as running:
         # The first requests of a worker take longer.
         for number in range(workers * 8):
             running.send(f"192.0.2.{number}", 1)
@@ -149,7 +147,7 @@ def test_of_300_parallel_requests_exactly_100_pass(kind: str, workers: int) -> N
 
 
 def test_of_requests_over_a_minute_exactly_1000_pass() -> None:
-    with server("event", 2, RATE_LIMITER_PER_SECOND="100000") as running:
+    with server(2, RATE_LIMITER_PER_SECOND="100000") as running:
         with ThreadPoolExecutor(8) as threads:
             calls = [threads.submit(running.send, "198.51.100.1", 200) for _ in range(8)]
             statuses = Counter[int]()
@@ -158,9 +156,8 @@ def test_of_requests_over_a_minute_exactly_1000_pass() -> None:
         assert statuses == {200: 1000, 429: 600}
 
 
-@pytest.mark.parametrize("kind", ["event", "gthread"])
-def test_counts_outlive_killed_and_replaced_workers(kind: str) -> None:
-    with server(kind, 2, RATE_LIMITER_PER_MINUTE="4") as running:
+def test_counts_outlive_killed_and_replaced_workers() -> None:
+    with server(2, RATE_LIMITER_PER_MINUTE="4") as running:
         assert running.send("198.51.100.1", 3) == [200] * 3
         for worker in running.worker_processes():
             worker.kill()
@@ -174,7 +171,7 @@ def test_counts_outlive_killed_and_replaced_workers(kind: str) -> None:
 
 
 def test_a_gunicorn_that_takes_over_counts_anew() -> None:
-    with server("event", 1, RATE_LIMITER_PER_MINUTE="2") as running:
+    with server(1, RATE_LIMITER_PER_MINUTE="2") as running:
         assert running.send("198.51.100.1", 3) == [200, 200, 429]
         running.process.send_signal(signal.SIGUSR2)
         deadline = time.monotonic() + TIMEOUT_SECONDS
@@ -201,7 +198,7 @@ def await_others(running: Server, earlier: set[int]) -> None:
 
 def test_workers_that_are_killed_under_load_block_nobody() -> None:
     limits = {"RATE_LIMITER_PER_SECOND": "1000000", "RATE_LIMITER_PER_MINUTE": "60000000"}
-    with server("event", 2, **limits) as running:
+    with server(2, **limits) as running:
         stop = threading.Event()
 
         def load() -> None:
@@ -237,11 +234,10 @@ def test_cms_serve_shares_its_counters(tmp_path: Path) -> None:
         assert statuses == {200: 20, 429: 10}
 
 
-@pytest.mark.parametrize("kind", ["event", "gthread"])
-def test_of_several_headers_the_last_is_that_of_the_proxy(kind: str) -> None:
+def test_of_several_headers_the_last_is_that_of_the_proxy() -> None:
     """As of proxies that add a header behind the client's own."""
     statuses = []
-    with server(kind, 1, RATE_LIMITER_PER_MINUTE="2") as running, running.connect() as wire:
+    with server(1, RATE_LIMITER_PER_MINUTE="2") as running, running.connect() as wire:
         for forged in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
             head = f"GET /auth HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {forged}\r\n"
             wire.send(f"{head}x-forwarded-for: 198.51.100.250\r\n\r\n".encode())

@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
+from redis.connection import SSLConnection, UnixDomainSocketConnection
 
 from cms.config import Config
-from cms.rate_limits import fallback
-from cms.rate_limits.counters import RETRY_SECONDS, CountersLost
+from cms.rate_limits import counters as counters_module
+from cms.rate_limits.counters import RETRY_SECONDS, CountersLost, FallbackCounters
 from cms.rate_limits.limiter import rate_limiter
-from cms.rate_limits.redis_counters import RedisCounters
-from cms.rate_limits.shared_memory_storage import SharedMemoryStorage
+from cms.rate_limits.redis_counters import RedisCounters, open_redis
 from cms.rate_limits.shared_table import SharedTable
 from cms.rate_limits.windows import Limit, Usage
 from tests.client import Client
@@ -66,7 +66,7 @@ def test_of_300_parallel_requests_to_three_machines_exactly_100_pass(redis: Redi
 
 def test_redis_counts_like_the_memory_of_one_machine(redis: RedisServer) -> None:
     shared = RedisCounters(redis.address)
-    local = SharedMemoryStorage(SharedTable())
+    local = SharedTable()
     key = os.urandom(16)
     limits = (Limit(5, 30), Limit(8, 60))
 
@@ -119,7 +119,7 @@ def test_without_redis_each_machine_counts_for_itself_and_logs_it_once(
     service_log: LogCapture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fallback, "RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(counters_module, "RETRY_SECONDS", 0.2)
     client = make_limited(own_redis, rate_limiter_per_minute=5)
     admin = make_limited(own_redis).bearing(admin_token)
     assert admin.get("/server/health").data["redis"]["status"] == "ok"
@@ -162,9 +162,9 @@ def test_a_redis_that_refuses_is_lost(redis: RedisServer) -> None:
 
 def test_while_redis_is_lost_one_request_at_a_time_tries_again(redis: RedisServer) -> None:
     now = [100.0]
-    counters = fallback.FallbackCounters(
+    counters = FallbackCounters(
         RedisCounters("redis://127.0.0.1:1/0"),
-        SharedMemoryStorage(SharedTable()),
+        SharedTable(),
         clock=lambda: now[0],
     )
     counters.acquire(os.urandom(16), LIMITS)
@@ -182,6 +182,15 @@ def test_while_redis_is_lost_one_request_at_a_time_tries_again(redis: RedisServe
     assert sorted(tries) == [False, False, False, True]
 
 
+def test_addresses_of_sockets_and_of_tls_are_read() -> None:
+    pool = open_redis("redis+unix:///run/redis.sock?db=3").connection_pool
+    assert pool.connection_class is UnixDomainSocketConnection
+    assert (pool.connection_kwargs["path"], pool.connection_kwargs["db"]) == ("/run/redis.sock", 3)
+    pool = open_redis("rediss://:secret@example.com:7000/2").connection_pool
+    assert pool.connection_class is SSLConnection
+    assert pool.connection_kwargs["port"] == 7000
+
+
 def test_settings_without_redis_ask_none(config: Config) -> None:
     assert rate_limiter(config, "x") is None
 
@@ -190,8 +199,7 @@ def test_settings_without_redis_ask_none(config: Config) -> None:
 def test_three_services_over_one_redis_pass_exactly_100(redis: RedisServer) -> None:
     with ExitStack() as stack:
         machines = [
-            stack.enter_context(server("event", workers, REDIS=redis.address))
-            for workers in (1, 2, 1)
+            stack.enter_context(server(workers, REDIS=redis.address)) for workers in (1, 2, 1)
         ]
         for machine in machines:
             machine.send("192.0.2.1", 8)

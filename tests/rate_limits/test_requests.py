@@ -16,7 +16,7 @@ from falcon import testing
 from cms.config import Config, load
 from cms.database import connections
 from cms.http.middleware.rate_limit import LOGIN_ROUTES
-from cms.rate_limits.account_names import account_name
+from cms.rate_limits.limiter import account_name
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client, with_other_status
 from tests.people import OWN_ORIGIN
 

@@ -1,4 +1,4 @@
-"""/metrics over all processes of a service: workers of both kinds, killed ones, the job worker."""
+"""/metrics over all processes of a service: web workers, killed ones, the job worker."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ TOKEN = "a token for Prometheus"
 PING = {"method": "GET", "route": "/server/ping"}
 
 
-@pytest.mark.parametrize("kind", ["event", "gthread"])
-def test_the_counters_of_all_processes_are_added_up_and_never_fall(kind: str) -> None:
+def test_the_counters_of_all_processes_are_added_up_and_never_fall() -> None:
     settings = {
-        "WEB_WORKER": kind,
         "WEB_CONCURRENCY": "3",
         "METRICS_TOKEN": TOKEN,
         "ADMIN_PASSWORD": "a password",

@@ -76,11 +76,9 @@ def collecting() -> Iterator[Collector]:
         server.server_close()
 
 
-@pytest.mark.parametrize("kind", ["event", "gthread"])
-def test_requests_statements_and_jobs_reach_a_collector(kind: str) -> None:
+def test_requests_statements_and_jobs_reach_a_collector() -> None:
     with collecting() as collector, new_folder() as folder:
         settings = {
-            "WEB_WORKER": kind,
             "WEB_CONCURRENCY": "2",
             "ADMIN_PASSWORD": "a password",
             "LOG_LEVEL": "warn",

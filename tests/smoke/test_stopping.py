@@ -169,10 +169,9 @@ def test_a_worker_of_a_killed_web_server_that_does_not_end_is_killed(installed: 
     assert processes_of(installed) == []
 
 
-@pytest.mark.parametrize("kind", ["event", "gthread"])
-def test_each_web_worker_has_a_session_of_its_own(installed: Path, kind: str) -> None:
+def test_each_web_worker_has_a_session_of_its_own(installed: Path) -> None:
     # The kernel's autogroups give each session the same share of the processors.
-    with serving(installed, WEB_WORKER=kind, WEB_CONCURRENCY="2") as service:
+    with serving(installed, WEB_CONCURRENCY="2") as service:
         workers = [worker.pid for worker in web_server_of(service).children()]
         assert len(workers) == 2
         assert [os.getsid(worker) for worker in workers] == workers

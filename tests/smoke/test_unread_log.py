@@ -28,7 +28,6 @@ SETTINGS = {
     "LOG_LEVEL": "info",
     "RATE_LIMITER_ENABLED": "false",
     "REQUEST_TIMEOUT": "1s",
-    "WEB_WORKER": "event",
     "WEB_THREADS": str(THREADS),
 }
 

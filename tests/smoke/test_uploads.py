@@ -25,12 +25,9 @@ HEAD = b'--a-boundary\r\nContent-Disposition: form-data; name="file"; filename="
 END = b"\r\n--a-boundary--\r\n"
 
 
-@pytest.fixture(scope="module", params=["event", "gthread"])
-def service(request: pytest.FixtureRequest) -> Iterator[Service]:
-    with (
-        new_folder() as folder,
-        serving(folder, ADMIN_PASSWORD="a password", WEB_WORKER=request.param) as running,
-    ):
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with new_folder() as folder, serving(folder, ADMIN_PASSWORD="a password") as running:
         yield running
 
 

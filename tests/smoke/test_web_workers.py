@@ -1,15 +1,15 @@
-"""The service itself behind each of the two worker classes: what depends
-on the web server works with both.
-"""
+"""The service itself behind its web server, and behind the workers of gunicorn itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import requests
 
+from tests.machines.installation import Client, web_machine
 from tests.smoke.running import TIMEOUT_SECONDS, new_folder, serving
 from tests.web.wire import Wire, WireAnswer, open_wire
 
@@ -29,7 +29,6 @@ SETTINGS = {
 class PrefixedService:
     """A service below a prefix, and an administrator's token."""
 
-    kind: str
     port: int
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -53,15 +52,13 @@ class PrefixedService:
         return wire.answer(method)
 
 
-@pytest.fixture(scope="module", params=["event", "gthread"])
-def prefixed_service(request: pytest.FixtureRequest) -> Iterator[PrefixedService]:
-    with new_folder() as folder, serving(folder, WEB_WORKER=request.param, **SETTINGS) as service:
+@pytest.fixture(scope="module")
+def prefixed_service() -> Iterator[PrefixedService]:
+    with new_folder() as folder, serving(folder, **SETTINGS) as service:
         login = {"email": "admin@example.com", "password": "a password"}
-        answer = PrefixedService(request.param, service.port).call(
-            "POST", "/auth/login", json=login
-        )
+        answer = PrefixedService(service.port).call("POST", "/auth/login", json=login)
         token = answer.json()["data"]["access_token"]
-        yield PrefixedService(request.param, service.port, {"Authorization": f"Bearer {token}"})
+        yield PrefixedService(service.port, {"Authorization": f"Bearer {token}"})
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +67,6 @@ def file(prefixed_service: PrefixedService) -> str:
         "POST", "/files", files={"file": ("content.bin", CONTENT, "application/octet-stream")}
     )
     return str(answer.json()["data"]["id"])
-
-
-def test_the_worker_of_the_settings_serves(prefixed_service: PrefixedService) -> None:
-    with prefixed_service.connect() as wire:
-        head = b"FETCH /cms/server/ping HTTP/1.1\r\nHost: x\r\n\r\n"
-        wire.send(head)
-        assert wire.answer().status == (400 if prefixed_service.kind == "event" else 405)
 
 
 def test_ranges_and_answers_without_a_body_leave_the_connection_in_step(
@@ -142,3 +132,25 @@ def test_a_prefix_belongs_to_the_application_and_other_paths_to_nobody(
         wire.send(b"GET /server/ping HTTP/1.1\r\nHost: x\r\n\r\n")
         assert wire.answer().status == 400
     assert prefixed_service.call("GET", "/server%2Fping").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "options", [("--worker-class=sync", "--threads=1"), ("--worker-class=gthread",)], ids=" ".join
+)
+def test_workers_of_gunicorn_itself_run_the_application(
+    tmp_path: Path, module_dsn: str, options: tuple[str, ...]
+) -> None:
+    settings = {"DATABASE_URL": module_dsn, "SECRET": "only-for-tests-" * 3}
+    machine = web_machine(tmp_path / "web", settings)
+    machine.words[-1:-1] = options
+    try:
+        machine.start()
+        machine.await_answer()
+        admin = Client(machine.url).login()
+        file = admin.send("POST", "/files", files={"file": ("content.bin", CONTENT)}).json()["data"]
+        assert admin.send("GET", f"/assets/{file['id']}").content == CONTENT
+        assert "content.bin" in admin.send("GET", "/files?export=csv").text
+        assert admin.send("POST", "/nothing", data=CONTENT).status_code == 404
+        assert machine.stop() == 0
+    finally:
+        machine.kill()

@@ -34,7 +34,8 @@ def test_whoever_logs_in_is_remembered_by_address() -> None:
 
 def test_a_writer_is_forgotten_after_the_lag_and_remembered_from_the_last_write() -> None:
     now = [1000.0]
-    recent = RecentWriters(SharedTable(buckets=16), None, lag=LAG, secret="s", clock=lambda: now[0])
+    table = SharedTable(buckets=16, clock=lambda: now[0])
+    recent = RecentWriters(table, None, lag=LAG, secret="s")
     ann = Identity(user="ann", client=HERE)
     recent.note(ann)
     now[0] += 9

@@ -1,8 +1,7 @@
-"""Raw requests as data: what a client sends, and how it is answered by each worker.
+"""Raw requests as data: what a client sends, and how it is answered.
 
 `statuses` are the answers to what is sent, in their order. `kept` is whether the connection goes
-on behind them. Where the two workers differ, `gthread` holds the other's answers, none where it
-waits for more, and docs/deployment.md says why.
+on behind them.
 """
 
 from __future__ import annotations
@@ -26,11 +25,6 @@ class WireCase:
     kept: bool
     size: int | None = None
     """How many bytes of body the application was given."""
-    gthread: tuple[tuple[int, ...], bool] | None = None
-
-    def expected(self, kind: str) -> tuple[tuple[int, ...], bool]:
-        """Return the statuses of the answers, and whether the connection goes on behind them."""
-        return self.gthread if self.gthread and kind == "gthread" else (self.statuses, self.kept)
 
 
 CASES = (
@@ -58,7 +52,6 @@ CASES = (
         SLOW + GET + b"\r\n" + GET + b"\r\n" + b"nothing\r\n\r\n",
         (200, 200, 200),
         kept=False,
-        gthread=((200, 200, 200, 400), False),
     ),
     WireCase("a line before the request", b"\r\n" + GET + b"\r\n", (200,), kept=True),
     WireCase(
@@ -75,14 +68,12 @@ CASES = (
         "GET /é?ü=ö HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
         (200,),
         kept=True,
-        gthread=((400,), False),
     ),
     WireCase(
         "an unknown method",
         b"FETCH / HTTP/1.1\r\nHost: x\r\n\r\n",
         (400,),
         kept=False,
-        gthread=((200,), True),
     ),
     WireCase(
         "SEARCH",
@@ -117,7 +108,6 @@ CASES = (
         GET + b"".join(b"A%d: %b\r\n" % (n, b"x" * 7000) for n in range(10)) + b"\r\n",
         (431,),
         kept=False,
-        gthread=((200,), True),
     ),
     WireCase(
         "an upgrade to another protocol",
@@ -149,7 +139,6 @@ CASES = (
         POST + b"Content-Length: " + b"9" * 30 + b"\r\n\r\n",
         (400,),
         kept=False,
-        gthread=((), True),
     ),
     WireCase(
         "two lengths",
@@ -201,7 +190,6 @@ CASES = (
         POST + b"Transfer-Encoding: squeezed\r\n\r\n",
         (400,),
         kept=False,
-        gthread=((501,), False),
     ),
     WireCase(
         "an expectation",

@@ -1,6 +1,4 @@
-"""gunicorn with one of the two worker classes over the application of
-`tests.web.echo`, in processes of its own.
-"""
+"""gunicorn over the application of `tests.web.echo`, in processes of its own."""
 
 from __future__ import annotations
 
@@ -33,9 +31,8 @@ APPLICATION = "tests.web.echo:app"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A web server that answers; `kind` is `event` or `gthread`."""
+    """A web server that answers."""
 
-    kind: str
     port: int
     process: subprocess.Popen[bytes]
     log: Path
@@ -63,7 +60,6 @@ class Running:
 
 @contextmanager
 def running(
-    kind: str,
     *,
     environ: dict[str, str] | None = None,
     tls: ssl.SSLContext | None = None,
@@ -91,13 +87,13 @@ def running(
         process = subprocess.Popen(
             [*command, f"--bind=127.0.0.1:{port}", f"--chdir={ROOT}", *arguments, APPLICATION],
             cwd=ROOT,
-            env=environment(Path(folder), WEB_WORKER=kind, **(environ or {})),
+            env=environment(Path(folder), **(environ or {})),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             preexec_fn=partial(limit_descriptors, descriptors) if descriptors else None,
         )
-        server = Running(kind, port, process, Path(output.name), tls)
+        server = Running(port, process, Path(output.name), tls)
         try:
             await_answer(server, answers)
             yield server

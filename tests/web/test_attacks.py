@@ -29,7 +29,7 @@ RESET = struct.pack("ii", 1, 0)
 @pytest.fixture
 def long_deadlines() -> Iterator[Running]:
     """A server that waits for its clients for longer than any test here lasts."""
-    with running("event", environ=LONG_DEADLINES) as server:
+    with running(environ=LONG_DEADLINES) as server:
         yield server
 
 
@@ -88,7 +88,7 @@ def test_a_flood_of_chunks_of_a_byte_leaves_the_others_their_turn(long_deadlines
 
 def test_a_full_server_lets_the_oldest_go_that_sends_no_request() -> None:
     with (
-        running("event", environ=LONG_DEADLINES, worker_connections=50) as server,
+        running(environ=LONG_DEADLINES, worker_connections=50) as server,
         ExitStack() as stack,
     ):
         idle = [stack.enter_context(server.connect(10)) for _ in range(80)]
@@ -103,7 +103,7 @@ def test_a_full_server_lets_the_oldest_go_that_sends_no_request() -> None:
 
 def test_a_full_server_of_which_all_are_answered_refuses_another() -> None:
     with (
-        running("event", environ=LONG_DEADLINES, worker_connections=2) as server,
+        running(environ=LONG_DEADLINES, worker_connections=2) as server,
         ExitStack() as stack,
     ):
         for _ in range(2):
@@ -175,7 +175,7 @@ def test_answers_that_nobody_takes_fill_no_memory(
     if transport == "TLS":
         certfile, keyfile, options["tls"] = tls_files(tmp_path)
         options |= {"certfile": certfile, "keyfile": keyfile}
-    with running("event", environ=LONG_DEADLINES, **options) as server, ExitStack() as stack:
+    with running(environ=LONG_DEADLINES, **options) as server, ExitStack() as stack:
         before = memory(server)
         for _ in range(150):
             wire = stack.enter_context(server.connect())
@@ -227,7 +227,7 @@ def test_a_client_that_has_sent_all_gets_all_of_its_answer(
 
 
 def test_an_answer_after_a_long_upload_has_its_own_pace() -> None:
-    with running("event", environ=SHORT_DEADLINES) as server, server.connect(10) as wire:
+    with running(environ=SHORT_DEADLINES) as server, server.connect(10) as wire:
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 131_072)
         wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6000000\r\n\r\n")
         for _ in range(19):
@@ -259,7 +259,7 @@ def test_a_handshake_of_tls_has_a_deadline(tmp_path: Path) -> None:
     with ExitStack() as stack:
         files: dict[str, Any] = {"certfile": certfile, "keyfile": keyfile}
         server = stack.enter_context(
-            running("event", environ=SHORT_DEADLINES, tls=context, worker_connections=50, **files)
+            running(environ=SHORT_DEADLINES, tls=context, worker_connections=50, **files)
         )
         silent = [
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 10))

@@ -30,13 +30,13 @@ A_LONG_ANSWER = b"GET /stream?size=100000000 HTTP/1.1\r\nHost: x\r\n\r\n"
 @pytest.fixture(scope="module")
 def long_deadlines() -> Iterator[Running]:
     """A server that waits for its clients for longer than any test here lasts."""
-    with running("event", environ=LONG_DEADLINES) as server:
+    with running(environ=LONG_DEADLINES) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def short_deadlines() -> Iterator[Running]:
-    with running("event", environ=SHORT_DEADLINES) as server:
+    with running(environ=SHORT_DEADLINES) as server:
         yield server
 
 
@@ -199,7 +199,7 @@ def test_under_overload_every_request_is_answered_and_the_server_is_itself_again
 
 
 def test_a_refusal_for_overload_names_the_time_to_try_again() -> None:
-    with running("event", environ=LONG_DEADLINES, threads=1) as server, ExitStack() as stack:
+    with running(environ=LONG_DEADLINES, threads=1) as server, ExitStack() as stack:
         slow = [stack.enter_context(server.connect()) for _ in range(3)]
         for wire in slow:
             wire.send(b"GET /sleep?seconds=6 HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -210,7 +210,7 @@ def test_a_refusal_for_overload_names_the_time_to_try_again() -> None:
 
 def test_under_overload_some_are_refused_and_the_rest_answered_at_the_full_rate() -> None:
     seconds = 0.05
-    with running("event", environ=LONG_DEADLINES, threads=2) as server, ExitStack() as stack:
+    with running(environ=LONG_DEADLINES, threads=2) as server, ExitStack() as stack:
         # Four times what two threads can answer in the five seconds that a request may wait.
         wires = [stack.enter_context(server.connect()) for _ in range(800)]
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Well-formed and malformed requests, each sent whole and byte by byte, to both workers."""
+"""Well-formed and malformed requests, each sent whole and byte by byte."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.web.wire import Wire
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module", params=["event", "gthread"])
-def server(request: pytest.FixtureRequest) -> Iterator[Running]:
-    with running(request.param) as server:
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running() as server:
         yield server
 
 
@@ -38,26 +38,23 @@ def byte_by_byte(wire: Wire, data: bytes) -> None:
 def test_a_request_is_answered_and_never_leaves_a_desynchronised_connection(
     server: Running, case: WireCase, send: Callable[[Wire, bytes], None]
 ) -> None:
-    statuses, kept = case.expected(server.kind)
     with server.connect(10) as wire:
         try:
             send(wire, case.sent)
         except (BrokenPipeError, ConnectionResetError):
-            assert not kept  # it was refused before its end
-        answers = [wire.answer() for _ in statuses]
-        assert [answer.status for answer in answers] == list(statuses)
+            assert not case.kept  # it was refused before its end
+        answers = [wire.answer() for _ in case.statuses]
+        assert [answer.status for answer in answers] == list(case.statuses)
         if case.size is not None:
             assert answers[0].json()["size"] == case.size
-        if not answers:
-            return
-        if kept:
+        if case.kept:
             assert answers[-1].keeps
             assert wire.get("/probe").json()["PATH_INFO"] == "/probe"
         else:
             assert wire.is_ended()
 
 
-def test_the_targets_of_both_workers_read_the_same(server: Running) -> None:
+def test_a_target_reads_the_same_in_both_forms(server: Running) -> None:
     with server.connect() as wire:
         environ = wire.get("/a%2Fb%20c?d=%2F").json()
         assert (environ["PATH_INFO"], environ["RAW_URI"], environ["QUERY_STRING"]) == (
@@ -115,7 +112,7 @@ def test_the_environment_of_the_process_is_not_in_that_of_a_request(server: Runn
 
 
 def test_an_address_may_be_typed_as_people_read_it() -> None:
-    with running("event") as server, server.connect() as wire:
+    with running() as server, server.connect() as wire:
         environ = wire.get("/é?ü=ö").json()
     assert environ["PATH_INFO"].encode("latin-1").decode() == "/é"
     assert environ["QUERY_STRING"] == "%C3%BC=%C3%B6"
@@ -130,14 +127,14 @@ def test_the_address_of_a_client_is_that_of_its_connection(server: Running) -> N
 
 def test_clients_that_are_no_proxy_do_not_decide_the_scheme(server: Running) -> None:
     with (
-        running(server.kind, forwarded_allow_ips="192.0.2.1") as untrusting,
+        running(forwarded_allow_ips="192.0.2.1") as untrusting,
         untrusting.connect() as wire,
     ):
         assert wire.get("/", **{"X-Forwarded-Proto": "https"}).json()["wsgi.url_scheme"] == "http"
 
 
 def test_a_prefix_of_the_process_is_taken_off_the_path(server: Running) -> None:
-    with running(server.kind, environ={"SCRIPT_NAME": "/cms"}, answers="/cms/") as below:
+    with running(environ={"SCRIPT_NAME": "/cms"}, answers="/cms/") as below:
         with below.connect() as wire:
             environ = wire.get("/cms/a%2Fb").json()
             assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/cms", "/a/b")

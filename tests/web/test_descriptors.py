@@ -27,7 +27,7 @@ def allow_descriptors(server: Running, *, more: int) -> psutil.Process:
 
 @pytest.mark.parametrize("data", [b"", HALF_A_HEAD], ids=["nothing", "half a head"])
 def test_a_worker_has_no_more_connections_than_its_open_files_allow(data: bytes) -> None:
-    with running("event", environ=LONG_DEADLINES, descriptors=100) as server, ExitStack() as stack:
+    with running(environ=LONG_DEADLINES, descriptors=100) as server, ExitStack() as stack:
         send_by_many(server, data, 120, stack, addresses=1)
         for _ in range(10):
             with server.connect(10) as wire:
@@ -37,7 +37,7 @@ def test_a_worker_has_no_more_connections_than_its_open_files_allow(data: bytes)
 
 @pytest.mark.parametrize("more", [8, 9])
 def test_a_worker_out_of_descriptors_answers_whom_it_has_accepted(more: int) -> None:
-    with running("event", environ=LONG_DEADLINES) as server, ExitStack() as stack:
+    with running(environ=LONG_DEADLINES) as server, ExitStack() as stack:
         worker = allow_descriptors(server, more=more)
         before = worker.num_fds()
         # Two descriptors each where there is an even number of them, else the last has one.
@@ -55,7 +55,7 @@ def test_a_worker_out_of_descriptors_answers_whom_it_has_accepted(more: int) -> 
 
 
 def test_a_worker_out_of_descriptors_stops_without_a_failed_request() -> None:
-    with running("event", environ=LONG_DEADLINES) as server, ExitStack() as stack:
+    with running(environ=LONG_DEADLINES) as server, ExitStack() as stack:
         allow_descriptors(server, more=4)
         wires = send_by_many(server, b"", 2, stack, addresses=1)
         for wire in wires:

@@ -25,13 +25,11 @@ def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     if request.param == "plain":
-        with running("event", environ=DEADLINES) as process:
+        with running(environ=DEADLINES) as process:
             yield process
         return
     certfile, keyfile, context = tls_files(tmp_path_factory.mktemp("tls"))
-    with running(
-        "event", environ=DEADLINES, tls=context, certfile=certfile, keyfile=keyfile
-    ) as process:
+    with running(environ=DEADLINES, tls=context, certfile=certfile, keyfile=keyfile) as process:
         yield process
 
 

@@ -79,9 +79,8 @@ def failures(load: Load) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("kind", ["event", "gthread"])
-def test_stopping_under_load_fails_no_request(kind: str) -> None:
-    with running(kind, workers=2) as server, Load(server, clients=CLIENTS) as load:
+def test_stopping_under_load_fails_no_request() -> None:
+    with running(workers=2) as server, Load(server, clients=CLIENTS) as load:
         eventually(lambda: load.outcomes["200"] > 100)
         server.signal(signal.SIGTERM)
         assert server.process.wait(TIMEOUT_SECONDS) == 0
@@ -89,9 +88,8 @@ def test_stopping_under_load_fails_no_request(kind: str) -> None:
     assert load.outcomes["reset"] <= CLIENTS
 
 
-@pytest.mark.parametrize("kind", ["event", "gthread"])
-def test_reloading_under_load_fails_no_request(kind: str) -> None:
-    with running(kind, workers=2) as server, Load(server) as load:
+def test_reloading_under_load_fails_no_request() -> None:
+    with running(workers=2) as server, Load(server) as load:
         eventually(lambda: len(load.processes) == 2)
         before = set(load.processes)
         server.signal(signal.SIGHUP)
@@ -101,9 +99,8 @@ def test_reloading_under_load_fails_no_request(kind: str) -> None:
     assert load.outcomes["reset"] == 0
 
 
-@pytest.mark.parametrize("kind", ["event", "gthread"])
-def test_a_new_binary_takes_over_under_load_without_a_failed_request(kind: str) -> None:
-    with running(kind, workers=1) as server, Load(server) as load:
+def test_a_new_binary_takes_over_under_load_without_a_failed_request() -> None:
+    with running(workers=1) as server, Load(server) as load:
         eventually(lambda: len(load.processes) == 1)
         before = set(load.processes)
         server.signal(signal.SIGUSR2)
@@ -138,7 +135,7 @@ def open_connections(server: Running) -> list[object]:
 
 
 def test_connections_that_stay_are_spread_evenly_over_the_workers() -> None:
-    with running("event", workers=2) as server:
+    with running(workers=2) as server:
         eventually(lambda: len(spread(server, 20)) == 2)
         # The workers count a connection until they have seen its end.
         eventually(lambda: not open_connections(server))
@@ -149,7 +146,7 @@ def test_connections_that_stay_are_spread_evenly_over_the_workers() -> None:
 
 
 def test_a_worker_that_does_nothing_takes_no_connection_from_others() -> None:
-    with running("event", workers=2) as server:
+    with running(workers=2) as server:
         eventually(lambda: len(spread(server, 20)) == 2)
         stopped, *_ = server.worker_processes()
         stopped.suspend()
@@ -160,9 +157,8 @@ def test_a_worker_that_does_nothing_takes_no_connection_from_others() -> None:
         assert list(counts.values()) == [20]
 
 
-@pytest.mark.parametrize("kind", ["event", "gthread"])
-def test_a_worker_that_is_killed_is_replaced_and_only_its_own_requests_notice(kind: str) -> None:
-    with running(kind, workers=2) as server, Load(server) as load:
+def test_a_worker_that_is_killed_is_replaced_and_only_its_own_requests_notice() -> None:
+    with running(workers=2) as server, Load(server) as load:
         eventually(lambda: len(load.processes) == 2)
         victim = next(iter(load.processes))
         os.kill(victim, signal.SIGKILL)
@@ -171,7 +167,7 @@ def test_a_worker_that_is_killed_is_replaced_and_only_its_own_requests_notice(ki
 
 
 def test_a_worker_whose_thread_hangs_is_replaced() -> None:
-    with running("event", workers=1, timeout=2, environ={"WEB_TIMEOUT": "2s"}) as server:
+    with running(workers=1, timeout=2, environ={"WEB_TIMEOUT": "2s"}) as server:
         with server.connect() as wire:
             before = wire.get("/").json()["pid"]
         hanging = server.connect()
@@ -185,7 +181,7 @@ def test_a_worker_whose_thread_hangs_is_replaced() -> None:
 
 
 def test_a_worker_is_replaced_after_so_many_requests_without_a_failed_one() -> None:
-    with running("event", workers=1, max_requests=200) as server, Load(server) as load:
+    with running(workers=1, max_requests=200) as server, Load(server) as load:
         eventually(lambda: len(load.processes) >= 3)
     assert failures(load) == {}
     assert load.outcomes["reset"] == 0

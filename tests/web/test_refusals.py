@@ -40,7 +40,7 @@ TOO_LONG = b"GET /second HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 70_000 + b"\r
 def server() -> Iterator[Running]:
     """A server whose deadlines end within a test."""
     deadlines = {"REQUEST_TIMEOUT": "1s", "SEND_TIMEOUT": "1s"}
-    with running("event", environ=deadlines, keep_alive=5) as process:
+    with running(environ=deadlines, keep_alive=5) as process:
         yield process
 
 
@@ -152,7 +152,7 @@ def test_a_client_that_goes_on_behind_a_broken_body_gets_its_answer_first() -> N
     head = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     body = b"%x\r\n%b\r\nno size\r\n" % (262_145, b"x" * 262_145)
     with (
-        running("event", threads=1) as server,
+        running(threads=1) as server,
         server.connect(10) as first,
         server.connect(10) as second,
         ThreadPoolExecutor(1) as sender,
@@ -173,7 +173,7 @@ def send_until_the_end(wire: Wire, data: bytes) -> None:
 def test_connections_beyond_the_limit_get_one_answer_each() -> None:
     head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n"
     with (
-        running("event", worker_connections=20, threads=4, keep_alive=1) as server,
+        running(worker_connections=20, threads=4, keep_alive=1) as server,
         ExitStack() as stack,
     ):
         busy: list[Wire] = []

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 def test_connections_over_tls_are_served_whole(tmp_path: Path) -> None:
     certfile, keyfile, context = tls_files(tmp_path)
     with (
-        running("event", tls=context, certfile=certfile, keyfile=keyfile) as server,
+        running(tls=context, certfile=certfile, keyfile=keyfile) as server,
         server.connect() as wire,
     ):
         assert wire.get("/").json()["wsgi.url_scheme"] == "https"
@@ -35,7 +35,7 @@ def test_connections_over_tls_are_served_whole(tmp_path: Path) -> None:
 
 def test_a_client_that_ends_tls_before_its_answer_leaves_nothing(tmp_path: Path) -> None:
     certfile, keyfile, context = tls_files(tmp_path)
-    with running("event", tls=context, certfile=certfile, keyfile=keyfile) as server:
+    with running(tls=context, certfile=certfile, keyfile=keyfile) as server:
         (worker,) = server.worker_processes()
         # The connection by which `running` saw that it answers may still be open.
         eventually(
@@ -52,10 +52,9 @@ def test_a_client_that_ends_tls_before_its_answer_leaves_nothing(tmp_path: Path)
         assert server.log_text() == ""
 
 
-@pytest.mark.parametrize("kind", ["event", "gthread"])
-def test_a_unix_socket_serves_a_proxy(tmp_path: Path, kind: str) -> None:
+def test_a_unix_socket_serves_a_proxy(tmp_path: Path) -> None:
     path = tmp_path / "web.sock"
-    with running(kind, bind=f"unix:{path}") as server:
+    with running(bind=f"unix:{path}") as server:
         connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(10)
         connection.connect(str(path))
