@@ -1,15 +1,23 @@
-"""The printers of columns: of tables, by the alias at each level of a statement, and of answers."""
+"""The printers of tables and columns: by the alias at each level of a statement, and of answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cms.fragment import Fragment, commas, concat, fill, quoted, text
+from cms.fragment import Fragment, commas, concat, fill, name, quoted, text
 from cms.schema.model import Field
 
 
 def alias(level: int) -> str:
     return f"t{level}"
+
+
+def rows_of(collection: str) -> Fragment:
+    """Print the rows that a collection has, for statements that read them: its table.
+
+    Writes and locks name the table itself.
+    """
+    return name(collection)
 
 
 def column_of(field: Field, level: int) -> Fragment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cms.fragment import Fragment, commas, fill, name, param, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
+from cms.query.sql.columns import rows_of
 from cms.query.sql.write_history import (
     HistoryEntry,
     Step,
@@ -34,7 +35,7 @@ def record_changes(collection: Collection, arguments: ArgumentSlots, *, action: 
         "old.key "
         "ORDER BY t0.{4}",
         commas(history_columns(collection)),
-        name(collection.name),
+        rows_of(collection.name),
         arguments.column(0, key_cast(collection.key)),
         arguments.column(1, "json"),
         name(collection.key.name),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cms.fragment import Fragment, NumberedSql, fill, name, text
+from cms.fragment import Fragment, NumberedSql, fill, text
 from cms.query.plan.count_sources import CountEstimate
 from cms.query.plan.read_plan import ReadPlan
 from cms.query.sql.clauses import conditions, where
+from cms.query.sql.columns import rows_of
 from cms.query.sql.expressions import predicate
 
 SAMPLE_ROWS = 1_000
@@ -40,7 +41,7 @@ def estimate_statements(plan: ReadPlan) -> EstimateStatements | None:
 
 def _rows(plan: ReadPlan, condition: Fragment) -> NumberedSql:
     shape = "SELECT FROM {0} AS t0{1}"
-    return fill(shape, name(plan.collection.name), condition).numbered()
+    return fill(shape, rows_of(plan.collection.name), condition).numbered()
 
 
 def _sample(plan: ReadPlan, seen: Fragment) -> NumberedSql:
@@ -49,5 +50,5 @@ def _sample(plan: ReadPlan, seen: Fragment) -> NumberedSql:
         "SELECT count(*), count(*) FILTER (WHERE {0}) "
         "FROM (SELECT t0.* FROM {1} AS t0{2} LIMIT {3}) AS t0"
     )
-    table = name(plan.collection.name)
+    table = rows_of(plan.collection.name)
     return fill(shape, predicate(plan.where, 0), table, seen, text(str(SAMPLE_ROWS))).numbered()

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from cms.fragment import Fragment, commas, concat, fill, name, param, text
 from cms.query.sql.arrays import array
+from cms.query.sql.columns import rows_of
 from cms.schema.model import CheckConstraint, Collection, Field, ForeignKey
 from cms.schema.system import system_table
 
@@ -43,7 +44,7 @@ def rows_breaking(
         ") FROM (SELECT ",
         commas(cells),
         ") AS ",
-        name(collection.name),
+        rows_of(collection.name),
     )
     return fill("SELECT r.n FROM {0} WHERE ({1})", _source(columns), broken)
 
@@ -55,7 +56,7 @@ def rows_dangling(field: Field, constraint: ForeignKey, values: Texts) -> Fragme
         "SELECT r.n FROM {0} WHERE r.c0 IS NOT NULL AND NOT EXISTS (SELECT FROM {1} AS t WHERE "
         "t.{2} = {3})",
         _source([values]),
-        name(constraint.foreign_table),
+        rows_of(constraint.foreign_table),
         name(constraint.foreign_column),
         _typed(field, "r.c0"),
     )
@@ -67,7 +68,7 @@ def rows_holding(collection: Collection, field: Field, values: Texts) -> Fragmen
         "SELECT r.n, t.{0}::text FROM {1} JOIN {2} AS t ON {3} = {4}",
         name(collection.key.name),
         _source([values]),
-        name(collection.name),
+        rows_of(collection.name),
         _compared(field, concat("t.", name(field.name))),
         _compared(field, _typed(field, "r.c0")),
     )

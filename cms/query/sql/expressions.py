@@ -35,7 +35,7 @@ from cms.query.plan.read_plan import (
     VisibleMembers,
 )
 from cms.query.sql import json_paths
-from cms.query.sql.columns import alias, column_of, stored_column
+from cms.query.sql.columns import alias, column_of, rows_of, stored_column
 from cms.query.sql.constants import text_list
 from cms.query.sql.link_keys import key_condition
 from cms.query.sql.word_templates import (
@@ -66,7 +66,7 @@ def expression(value: Value, level: int) -> Fragment:
     if value.step:
         return fill(
             "(SELECT count(*)::integer FROM {0} AS {1} WHERE {2})",
-            name(value.step.link.target),
+            rows_of(value.step.link.target),
             text(alias(level + 1)),
             link_condition(value.step, level),
         )
@@ -190,7 +190,7 @@ def alternative(item: Predicate, level: int) -> Fragment:
         "{0} = (SELECT {1} FROM {2} AS {3} WHERE {4} LIMIT 1)",
         text(f"{alias(level)}.{quoted(step.link.near)}"),
         text(f"{alias(level + 1)}.{quoted(step.link.far)}"),
-        name(step.link.target),
+        rows_of(step.link.target),
         text(alias(level + 1)),
         predicate(where, level + 1),
     )
@@ -258,7 +258,7 @@ def caller_path(path: CallerPath, level: int) -> Fragment:
     depth = level + 1
     rows = fill(
         "{0} AS {1} WHERE {1}.id = {2}",
-        name(path.collection.name),
+        rows_of(path.collection.name),
         text(alias(depth)),
         param(path.start, "uuid"),
     )
@@ -270,7 +270,7 @@ def caller_path(path: CallerPath, level: int) -> Fragment:
         far = text(f"{alias(depth)}.{quoted(step.link.far)}")
         rows = fill(
             "{0} AS {1} WHERE {2} = ANY ({3})",
-            name(step.link.target),
+            rows_of(step.link.target),
             text(alias(depth)),
             far,
             keys,
@@ -308,7 +308,7 @@ def exists(condition: Exists, level: int) -> Fragment:
     inner = predicate(condition.where, level + 1)
     if condition.keys_first:
         return _keys_of_items(condition.step, inner, level)
-    table = concat(name(condition.step.link.target), f" AS {alias(level + 1)}")
+    table = concat(rows_of(condition.step.link.target), f" AS {alias(level + 1)}")
     shape = "{0}EXISTS (SELECT FROM {1} WHERE {2} AND {3}{4})"
     # PostgreSQL neither hashes nor joins a sub-select with an OFFSET: it runs for each row.
     fence = optional(" OFFSET 0", when=condition.per_row)
@@ -330,7 +330,7 @@ def _keys_of_items(step: LinkStep, inner: Fragment, level: int) -> Fragment:
         "{0} = ANY (ARRAY(SELECT {1} FROM {2} AS {3} WHERE {4}{5}))",
         text(f"{alias(level)}.{quoted(link.near)}"),
         text(f"{alias(level + 1)}.{quoted(link.far)}"),
-        name(link.target),
+        rows_of(link.target),
         text(alias(level + 1)),
         inner,
         allowed,

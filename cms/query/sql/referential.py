@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, quoted, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
+from cms.query.sql.columns import rows_of
 from cms.query.sql.write_history import (
     HistoryEntry,
     Step,
@@ -178,7 +179,7 @@ def delete_recorded(collection: Collection, arguments: ArgumentSlots) -> Fragmen
     return fill(
         "WITH rows AS (DELETE FROM {0} AS t0 WHERE t0.{1} = ANY ({2}) RETURNING 1) SELECT "
         "count(*) FROM rows",
-        name(collection.name),
+        rows_of(collection.name),
         name(collection.key.name),
         arguments.column(0, key_cast(collection.key)),
     )

@@ -8,6 +8,7 @@ from cms.fragment import Fragment, commas, fill, name, optional, param
 from cms.query.plan.read_plan import Predicate
 from cms.query.sql.arguments import key_cast
 from cms.query.sql.arrays import array
+from cms.query.sql.columns import rows_of
 from cms.query.sql.expressions import predicate
 from cms.query.sql.write_history import whole_row
 from cms.schema.model import Collection
@@ -30,7 +31,7 @@ def check_rows(
     return fill(
         shape,
         commas(answers),
-        name(collection.name),
+        rows_of(collection.name),
         name(key.name),
         param(list(keys), f"{key_cast(key)}[]"),
         optional(" FOR UPDATE", when=lock),
@@ -47,6 +48,6 @@ def item_contents(collection: Collection, keys: Sequence[str], *, masks: bool = 
         "FOR NO KEY UPDATE",
         name(collection.key.name),
         whole_row(collection, masks=masks),
-        name(collection.name),
+        rows_of(collection.name),
         param(array(keys), f"{key_cast(collection.key)}[]"),
     )

@@ -39,7 +39,7 @@ from cms.query.plan.shared_masks import share_masks
 from cms.query.sql import json_paths
 from cms.query.sql.best_first import best_first
 from cms.query.sql.clauses import conditions, direction, order_by, rows_up_to_limit, where
-from cms.query.sql.columns import alias, numbered_outputs, output_columns
+from cms.query.sql.columns import alias, numbered_outputs, output_columns, rows_of
 from cms.query.sql.expressions import (
     compared,
     expression,
@@ -101,7 +101,7 @@ def rows(plan: ReadPlan, columns: Fragment, level: int, *, linked: Fragment = EM
         source = best_first(plan)
     else:
         condition = where(plan, level, linked)
-        source = fill("{0} AS {1}{2}", name(plan.collection.name), text(alias(level)), condition)
+        source = fill("{0} AS {1}{2}", rows_of(plan.collection.name), text(alias(level)), condition)
     page = window(plan.page)
     if plan.grouping:
         # Groups are few and computed anyway: the exact page takes the place of the round limit.
@@ -162,7 +162,7 @@ def window(page: Page | None) -> Fragment:
 def count_columns(plan: ReadPlan) -> Fragment:
     # Counts have sub-selects of their own, as the rows beside them are only those of one page.
     shape = ", (SELECT count(*) FROM {0} AS t0{1})"
-    table = name(plan.collection.name)
+    table = rows_of(plan.collection.name)
     columns = []
     for count in plan.counts:
         if count == FILTER_COUNT:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cms.fragment import Fragment, concat, fill, name, optional
+from cms.fragment import Fragment, concat, fill, optional
 from cms.query.plan.read_plan import Order
-from cms.query.sql.columns import alias
+from cms.query.sql.columns import alias, rows_of
 from cms.query.sql.expressions import compared, link_condition
 from cms.schema.types.field_type import Trait
 
@@ -20,7 +20,7 @@ def sorted_value(term: Order, level: int) -> Fragment:
     value = compared(term.value, level + len(term.path), Trait.SORTING)
     # From the end of the path inwards: each sub-select stands inside that of the step before it.
     for index, step in reversed(list(enumerate(term.path))):
-        table = concat(name(step.link.target), f" AS {alias(level + index + 1)}")
+        table = concat(rows_of(step.link.target), f" AS {alias(level + index + 1)}")
         condition = link_condition(step, level + index)
         if step.link.to_many:
             condition += first_value

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
+from cms.query.sql.columns import rows_of
 from cms.query.sql.write_history import Step, is_recorded, read_value, whole_row, with_steps
 from cms.schema.model import Collection, Field
 from cms.schema.system import event_name
@@ -121,7 +122,7 @@ def creation_runs(collection: Collection, arguments: ArgumentSlots) -> Fragment:
         read_value(collection.key),
         arguments.address(),
         arguments.user(),
-        name(collection.name),
+        rows_of(collection.name),
         name(collection.key.name),
         arguments.column(0, key_cast(collection.key)),
     )
