@@ -12,6 +12,7 @@ from cachebox import LRUCache
 
 from cms import jsontext
 from cms.access.policy import Actor, Policy
+from cms.bounded_cache import bounded_cache
 from cms.database.connections import Fetch, Row, Transaction
 from cms.database.statements import statement
 from cms.processes.memory import note_memory_use
@@ -27,6 +28,7 @@ from cms.store.statement_caches import MAX_STATEMENTS, StatementCache, statement
 log = logging.getLogger("cms.store")
 
 MAX_ACTORS = 5_000
+MAX_ESTIMATES_BYTES = 4_000_000
 MAX_DOCUMENT_BYTES = 16_000_000
 """Bytes of the cached descriptions of a snapshot for its callers."""
 
@@ -54,13 +56,6 @@ _CATALOGUE_LISTS = (
 
 PreparedRead = tuple[Statement, tuple[object, ...]]
 """A finished statement, and the literals of the request that it was compiled for."""
-
-
-def _document_cache() -> LRUCache[Hashable, bytes]:
-    # A document longer than the cache counts as long as the cache, which would refuse it otherwise.
-    return LRUCache(
-        MAX_DOCUMENT_BYTES, getsizeof=lambda _, document: min(len(document), MAX_DOCUMENT_BYTES)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +86,15 @@ class Snapshot:
     write_statements: StatementCache = field(default_factory=statement_cache)
     """Statements of writes by their shapes."""
     estimates: LRUCache[Hashable, Estimate] = field(
-        default_factory=lambda: LRUCache(MAX_STATEMENTS)
+        default_factory=lambda: bounded_cache(MAX_ESTIMATES_BYTES)
     )
     """PostgreSQL's estimates for reads that could nest many rows."""
     derived: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(MAX_STATEMENTS))
     """Values that writes derive from the fields of a collection: rules, parsers and so on.
     """
-    documents: LRUCache[Hashable, bytes] = field(default_factory=_document_cache)
+    documents: LRUCache[Hashable, bytes] = field(
+        default_factory=lambda: bounded_cache(MAX_DOCUMENT_BYTES)
+    )
     """Descriptions of the service for callers: OpenAPI, types of clients."""
 
     @property
