@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar, Token
+from typing import TypeVar
 
 from argon2 import PasswordHasher, Type, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -27,6 +28,8 @@ from cms.regex import compile_regex
 MAX_PASSWORD_LENGTH = 1_000
 MAX_HASHES_PER_CALL = 100
 """How many hashes one call may cause: each takes 20 ms, and a body holds tens of thousands."""
+
+T = TypeVar("T")
 
 
 def _no_prefixes(_prefix: str) -> Iterable[str]:
@@ -65,6 +68,10 @@ class Passwords:
         if limit is not None:
             limit.count_one()
         return queue.run(lambda: self._hasher.hash(password), self._wait_slots)
+
+    def stand_in(self) -> str:
+        """Return a text that looks like a hash, and is that of no password."""
+        return dummy_hash(self._parameters.prefix)
 
     def rehashed(self, stored: str, password: str) -> str | None:
         """Return a hash by the parameters of the settings, where the stored one has others."""
@@ -143,12 +150,13 @@ class limited_hashing:
     A class, because a generator with `contextmanager` takes longer, and every write runs in it.
     """
 
-    __slots__ = ("_left", "_token", "passwords")
+    __slots__ = ("_left", "_token", "is_rehearsal", "passwords")
 
     _token: Token[limited_hashing | None]
 
     def __init__(self, passwords: Passwords, max_hashes: int = MAX_HASHES_PER_CALL) -> None:
         self.passwords = passwords
+        self.is_rehearsal = False
         self._left = max_hashes
 
     def __enter__(self) -> None:
@@ -156,6 +164,22 @@ class limited_hashing:
 
     def __exit__(self, *_: object) -> None:
         _limit.reset(self._token)
+
+    def rehearsed(self, work: Callable[[], T]) -> T:
+        """Return the result of `work`, which is done without hashes first.
+
+        What it refuses costs no hash. It is done again only if it takes any.
+        """
+        before = self._left
+        self.is_rehearsal = True
+        try:
+            result = work()
+        finally:
+            self.is_rehearsal = False
+        if self._left == before:
+            return result
+        self._left = before
+        return work()
 
     def count_one(self) -> None:
         """Count a hash; raises `Refused` INVALID_PAYLOAD where none is left."""
@@ -174,7 +198,16 @@ def hashed_value(text: str) -> str:
     """Return the hash of a field's value, as the installation hashes whose write this is."""
     limit = _limit.get()
     passwords = limit.passwords if limit else Passwords(HashParameters())
+    if limit and limit.is_rehearsal:
+        limit.count_one()
+        return passwords.stand_in()
     return passwords.hashed(text)
+
+
+def rehearsed(work: Callable[[], T]) -> T:
+    """Return the result of `work`, inside `limited_hashing`, as its `rehearsed` does."""
+    limit = _limit.get()
+    return limit.rehearsed(work) if limit else work()
 
 
 def check_password(password: str, *, policy: str | None = None) -> None:

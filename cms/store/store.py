@@ -16,7 +16,7 @@ from cms.database.reader import Reader
 from cms.database.server_refusals import LockTimeout
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_payload, unavailable
-from cms.hashing.passwords import Passwords, limited_hashing
+from cms.hashing.passwords import Passwords, limited_hashing, rehearsed
 from cms.processes.wait_slots import WaitSlots
 from cms.query.language.parse import PageSizes
 from cms.schema.model import Version
@@ -240,7 +240,7 @@ class Store:
         context = _context(snapshot, identity, self.database.fetch_primary)
         # Errors reveal nothing that is hidden from the caller.
         with redaction_for(context.actor.policy):
-            write = plan(context)
+            write = rehearsed(partial(plan, context))
             if write.run_alone is not None:
                 return write.run_alone()
         with self.database.transaction() as transaction:
@@ -379,7 +379,7 @@ def _plan_and_run(
 ) -> T:
     """Plan a write in its transaction and do it; errors reveal nothing that is hidden."""
     with redaction_for(context.actor.policy):
-        return plan(context).run(transaction)
+        return rehearsed(partial(plan, context)).run(transaction)
 
 
 def require_admin(actor: Actor) -> None:
