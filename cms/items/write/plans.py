@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from cms.access.guard import view_of
 from cms.database.connections import Transaction, single_value
-from cms.errors import not_found
+from cms.errors import invalid_payload, not_found
 from cms.items.write import single_statement
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.filtering import filtered_plan, has_filters
@@ -36,6 +36,9 @@ from cms.schema.payload import MISSING_KEY, REPEATED, invalid_item
 from cms.store.write_plan import WritePlan
 
 T = TypeVar("T")
+
+MAX_REPEATED_ITEMS = 10_000
+"""Related items that one call may write by naming them once for many items."""
 
 
 class ParsedPayload(NamedTuple):
@@ -207,6 +210,13 @@ def _one_row_for_each_key(call: WriteCall, parsed: ParsedPayload, count: int) ->
     if items.is_flat:
         return items._replace(rows=[row] * count)
     # Every item gets related items of its own, so the nested rows must be parsed for each.
+    if count * items.related_count > MAX_REPEATED_ITEMS:
+        raise invalid_payload(
+            f"data names related items, which would be written {count} times: "
+            f"there may be {MAX_REPEATED_ITEMS} in all",
+            field="data",
+            limit=MAX_REPEATED_ITEMS,
+        )
     return parser.parse(call.collection, [row.sent] * count, Expects.PRESENT)
 
 

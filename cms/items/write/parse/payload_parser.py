@@ -55,7 +55,8 @@ class PayloadParser:
     def __init__(self, catalogue: Catalogue, *, max_depth: int, item_parsers: ItemParsers) -> None:
         self._catalogue = catalogue
         self._max_depth = max_depth
-        self._item_parser = item_parsers
+        self._find_item_parser = item_parsers
+        self._item_parsers: dict[tuple[str, Expects], ItemParser] = {}
         self.problems = Problems()
 
     def parse(self, collection: Collection, items: Sequence[object], expects: Expects) -> ParsedSet:
@@ -109,6 +110,14 @@ class PayloadParser:
             if read.nested:
                 self._attach(builder, number, read)
         return builder.build()
+
+    def _item_parser(self, collection: Collection, expects: Expects) -> ItemParser:
+        """Return the parser of items, which is looked up once: a list may have ten thousand."""
+        key = collection.name, expects
+        found = self._item_parsers.get(key)
+        if found is None:
+            found = self._item_parsers[key] = self._find_item_parser(collection, expects)
+        return found
 
     # Items
 
