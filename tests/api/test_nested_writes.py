@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from cms.items.write import plans
 from tests.api.nesting import add_post, count, item
 from tests.client import Client
 from tests.statements import counted_in_transactions
@@ -368,27 +367,6 @@ def test_several_items_get_related_items_of_their_own_by_keys(admin: Client) -> 
         {"keys": keys, "data": {"comments": [{"text": "each"}]}},
     ).data
     assert changed == [{"comments": [{"text": "each"}]}] * 2
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        {"comments": [{"text": "a"}, {"text": "b"}]},
-        {"author": {"name": "Ann"}, "comments": {"create": [{"text": "a"}]}},
-        {"comments": {"delete": [1, 2]}},
-    ],
-)
-def test_related_items_are_not_multiplied_without_bound(
-    admin: Client, monkeypatch: pytest.MonkeyPatch, data: Json
-) -> None:
-    monkeypatch.setattr(plans, "MAX_REPEATED_ITEMS", 5)
-    keys = [add_post(admin) for _ in range(3)]
-    before = count(admin, "comments"), count(admin, "people")
-    refusal = admin.patch("/items/posts", {"keys": keys, "data": data}).errors
-    assert [(error["code"], error["limit"]) for error in refusal] == [("INVALID_PAYLOAD", 5)]
-    assert (count(admin, "comments"), count(admin, "people")) == before
-    fewer = {"keys": keys[:2], "data": {"comments": [{"text": "a"}, {"text": "b"}]}}
-    assert len(admin.patch("/items/posts", fewer).data) == 2
 
 
 def test_an_array_of_items_with_keys_takes_related_items(admin: Client) -> None:

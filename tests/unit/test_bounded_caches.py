@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cachebox import LRUCache
@@ -87,7 +88,7 @@ def rules() -> WritePermissions:
     return WritePermissions(ADMIN, NO_STRUCTURE.catalogue)
 
 
-CACHES: dict[str, tuple[LRUCache[object, object], int]] = {
+CACHES: dict[str, tuple[LRUCache[Any, Any], int]] = {
     "estimates": (snapshot().estimates, MAX_ESTIMATES_BYTES),
     "documents": (snapshot().documents, MAX_DOCUMENT_BYTES),
     "rules after a change": (rules()._rules_after, MAX_RULES_BYTES),

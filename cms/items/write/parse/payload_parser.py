@@ -114,10 +114,9 @@ class PayloadParser:
     def _item_parser(self, collection: Collection, expects: Expects) -> ItemParser:
         """Return the parser of items, which is looked up once: a list may have ten thousand."""
         key = collection.name, expects
-        found = self._item_parsers.get(key)
-        if found is None:
-            found = self._item_parsers[key] = self._find_item_parser(collection, expects)
-        return found
+        if key not in self._item_parsers:
+            self._item_parsers[key] = self._find_item_parser(collection, expects)
+        return self._item_parsers[key]
 
     # Items
 
