@@ -143,6 +143,31 @@ def test_empty_items_without_what_they_need_are_refused_at_the_first_hundred(
     assert calls.total < 200_000, answer
 
 
+@pytest.mark.parametrize("section", ["collections", "fields", "relations"])
+@pytest.mark.parametrize("record", [{}, 1, {"collection": "x", "zz": 1}])
+def test_a_snapshot_is_refused_at_its_first_hundred_problems(
+    admin: Client, section: str, record: object
+) -> None:
+    document = {**admin.get("/schema/snapshot").data, section: [record] * 20_000}
+    with counted_calls() as calls:
+        answer = admin.post("/schema/diff", document)
+    assert (answer.status, answer.body.get("more", True)) == (400, True)
+    assert calls.total < 150_000, answer
+
+
+@pytest.mark.parametrize("row", [{}, 1, {"size": "x"}, {"nothing": 1}])
+def test_an_import_ends_at_the_batch_with_a_hundred_problems(admin: Client, row: object) -> None:
+    things = table(admin, field("size", "integer", is_nullable=False))
+    path = f"/utils/import/{things.name}"
+    with counted_calls() as calls:
+        admin.post(path, [row] * 6_000)
+    with counted_calls() as more_calls:
+        answer = admin.post(path, [row] * 24_000)
+    assert len(answer.errors) == 101
+    assert answer.errors[100]["total"] >= 100
+    assert more_calls.total < 3 * calls.total
+
+
 def test_a_few_problems_say_nothing_of_others(admin: Client) -> None:
     things = table(admin, field("size", "integer"))
     assert admin.post(things.path, [{"size": "x"}] * 99).body.keys() == {"errors"}
