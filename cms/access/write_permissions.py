@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cachebox import LRUCache
 
@@ -21,6 +21,7 @@ from cms.access.guarded_rules import (
 )
 from cms.access.policy import GrantKey, Policy, StoredGrant, is_covered
 from cms.access.views import any_rule, grants_covering, rules_of
+from cms.bounded_cache import bounded_cache
 from cms.errors import forbidden
 from cms.schema.model import Catalogue, Collection
 
@@ -45,8 +46,14 @@ class RowRules(NamedTuple):
 NO_ROW_RULES = RowRules()
 
 
-MAX_RULES_AFTER = 1_000
-"""Combinations of changed fields whose rule is cached; bounded, because clients choose them."""
+MAX_RULES_BYTES = 1_000_000
+"""Of the combinations of changed fields whose rules are cached; clients choose them."""
+_WEIGHT_OF_RULES = 1_000
+
+
+def _rules_cache() -> LRUCache[Any, Any]:
+    # Rules share their parts with the grants.
+    return bounded_cache(MAX_RULES_BYTES, lambda _: _WEIGHT_OF_RULES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +70,10 @@ class WritePermissions:
     _delete_rules: dict[str, RowRules] = field(default_factory=dict)
     _update_presets: dict[str, bool] = field(default_factory=dict)
     _rules_after: LRUCache[tuple[str, frozenset[str]], GuardedRule | None] = field(
-        default_factory=lambda: LRUCache(MAX_RULES_AFTER)
+        default_factory=_rules_cache
     )
     _update_rules: LRUCache[tuple[str, frozenset[str]], RowRules | None] = field(
-        default_factory=lambda: LRUCache(MAX_RULES_AFTER)
+        default_factory=_rules_cache
     )
 
     def grants(self, collection: Collection, action: str) -> tuple[GuardedGrant, ...]:

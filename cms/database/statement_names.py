@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache, partial
 
+from cms.bounded_cache import bounded_cache
 from cms.database.statements import all_statements
 
 _IDENTIFIER = r'"(?:[^"]|"")+"'
@@ -13,10 +14,17 @@ _TABLE = rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})?"
 _WRITE = re.compile(rf"\b(INSERT INTO|UPDATE|DELETE FROM) ({_TABLE})")
 _READ = re.compile(rf"\bFROM ({_TABLE})")
 
+_MAX_BYTES = 2**21
+_names = bounded_cache(_MAX_BYTES)
 
-@lru_cache(maxsize=2_000)
+
 def name_of(text: str) -> str:
     """Return the name of a fixed statement; of any other its verb and its first table."""
+    name: str = _names.setdefault_with(text, partial(_name_of, text))
+    return name
+
+
+def _name_of(text: str) -> str:
     fixed_name = _fixed_names().get(text)
     if fixed_name is not None:
         return fixed_name

@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 
 from cachebox import LRUCache
 
+from cms.bounded_cache import bounded_cache
 from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
 from cms.flows.definition.templates import RenderedTooLarge
 from cms.flows.execution import Cause, refusal_of
@@ -36,11 +37,9 @@ from cms.store.snapshot import Snapshot
 from cms.store.write_attempts import Write
 
 MAX_CACHED_BYTES = 2**24
-"""The bytes that all cached answers of one process may take."""
+"""The bytes that all cached answers of one process may take, with the requests for them."""
 MAX_CACHED_ANSWER = 2**20
 """Bytes of an answer that is kept."""
-_OVERHEAD = 2**12
-"""Bytes that the key of an answer takes, nearly; headers are part of it."""
 CLAIM_MARGIN_SECONDS = 60.0
 """How long the last operation of a run may take after its time is over."""
 PENDING_SECONDS = 0.05
@@ -92,16 +91,14 @@ class _CachedAnswer(NamedTuple):
     until: float
 
 
-def _cache() -> LRUCache[Hashable, _CachedAnswer]:
-    return LRUCache(MAX_CACHED_BYTES, getsizeof=lambda _, answer: _OVERHEAD + len(answer.body))
-
-
 @dataclass(frozen=True, slots=True)
 class FlowCalls:
     """Runs flows for callers, with the answers that one process keeps."""
 
     services: Services
-    _answers: LRUCache[Hashable, _CachedAnswer] = field(default_factory=_cache)
+    _answers: LRUCache[Hashable, _CachedAnswer] = field(
+        default_factory=lambda: bounded_cache(MAX_CACHED_BYTES)
+    )
 
     def trigger(self, identity: Identity, key: str, request: FlowRequest) -> bytes | None:
         """Run a webhook flow, or one that users start by hand; None is an answer without a body.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar, Token
 
 from argon2 import PasswordHasher, Type, extract_parameters
@@ -65,6 +65,10 @@ class Passwords:
         if limit is not None:
             limit.count_one()
         return queue.run(lambda: self._hasher.hash(password), self._wait_slots)
+
+    def stand_in(self) -> str:
+        """Return a text that looks like a hash, and is that of no password."""
+        return dummy_hash(self._parameters.prefix)
 
     def rehashed(self, stored: str, password: str) -> str | None:
         """Return a hash by the parameters of the settings, where the stored one has others."""
@@ -143,12 +147,13 @@ class limited_hashing:
     A class, because a generator with `contextmanager` takes longer, and every write runs in it.
     """
 
-    __slots__ = ("_left", "_token", "passwords")
+    __slots__ = ("_left", "_token", "is_rehearsal", "passwords")
 
     _token: Token[limited_hashing | None]
 
     def __init__(self, passwords: Passwords, max_hashes: int = MAX_HASHES_PER_CALL) -> None:
         self.passwords = passwords
+        self.is_rehearsal = False
         self._left = max_hashes
 
     def __enter__(self) -> None:
@@ -156,6 +161,18 @@ class limited_hashing:
 
     def __exit__(self, *_: object) -> None:
         _limit.reset(self._token)
+
+    def rehearsals(self) -> Iterator[None]:
+        """Yield once for work without hashes, and once more if it took any: see `rehearsals`."""
+        before = self._left
+        self.is_rehearsal = True
+        try:
+            yield
+        finally:
+            self.is_rehearsal = False
+        if self._left != before:
+            self._left = before
+            yield
 
     def count_one(self) -> None:
         """Count a hash; raises `Refused` INVALID_PAYLOAD where none is left."""
@@ -174,7 +191,22 @@ def hashed_value(text: str) -> str:
     """Return the hash of a field's value, as the installation hashes whose write this is."""
     limit = _limit.get()
     passwords = limit.passwords if limit else Passwords(HashParameters())
+    if limit and limit.is_rehearsal:
+        limit.count_one()
+        return passwords.stand_in()
     return passwords.hashed(text)
+
+
+def rehearsals() -> Iterator[None]:
+    """Yield for work that may hash: first it is done without, so that what it refuses costs none.
+
+    It is done again only if it takes any hash.
+    """
+    limit = _limit.get()
+    if limit is None:
+        yield
+    else:
+        yield from limit.rehearsals()
 
 
 def check_password(password: str, *, policy: str | None = None) -> None:

@@ -17,6 +17,8 @@ WORKER_TIMEOUT_SECONDS = 30.0
 MAX_ATTEMPTS = 20
 """A job that lost its worker so often is given up: it may be what kills them."""
 RETENTION_DAYS = 7
+MAX_DELETED = 10_000
+"""Jobs that one statement deletes."""
 FETCHERS = 4
 """The rows of one worker in `procrastinate_workers`: it has a fetcher for each group of tasks."""
 
@@ -71,8 +73,12 @@ def leave_to_others(database: Database, job: int | None, worker: int | None) -> 
 
 def delete_finished(database: Database) -> None:
     """Delete the jobs that ended a week ago; the worker deletes jobs that succeed at once."""
-    with database.transaction() as transaction:
-        transaction.execute(statement("delete_finished_jobs"), (str(RETENTION_DAYS),))
+    arguments = (str(RETENTION_DAYS), str(MAX_DELETED))
+    deleted = MAX_DELETED
+    # Triggers take most of a deletion: one statement for a hundred thousand would be cancelled.
+    while deleted == MAX_DELETED:
+        with database.transaction() as transaction:
+            deleted = len(transaction.execute(statement("delete_finished_jobs"), arguments))
 
 
 def queue_state(transaction: Transaction) -> QueueState:

@@ -122,14 +122,14 @@ class ItemParser:
         # All items have the same keys in one order, so that the n-th value of each belongs to the
         # n-th field.
         names = tuple(mappings[0])
+        if not names:
+            return [{} for _ in mappings]
         converters: list[ColumnConverter] = []
         for name in names:
             convert_column = self._column_converter(name)
             if convert_column is None:
                 return None
             converters.append(convert_column)
-        if not names:
-            return None
         columns = zip(*(mapping.values() for mapping in mappings), strict=True)
         try:
             texts = [convert(values) for convert, values in zip(converters, columns, strict=True)]

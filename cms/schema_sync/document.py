@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from cms import jsontext
-from cms.errors import Problem, abbreviated, combined, fixed_structure, invalid_payload
+from cms.errors import (
+    MAX_PROBLEMS,
+    Problem,
+    abbreviated,
+    combined,
+    fixed_structure,
+    invalid_payload,
+)
 from cms.mappings import without
 from cms.schema.field_spellings import in_our_words
 from cms.schema.meta_settings import (
@@ -133,6 +140,8 @@ def parse_section(
         problems.append(setting_problem(section, NO_ARRAY))
         return records
     for index, record in enumerate(payload):
+        if len(problems) >= MAX_PROBLEMS:
+            break  # an answer has no room for more
         if not isinstance(record, dict):
             problems.append(setting_problem(f"{section}[{index}]", NO_OBJECT))
             continue

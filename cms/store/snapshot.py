@@ -12,6 +12,7 @@ from cachebox import LRUCache
 
 from cms import jsontext
 from cms.access.policy import Actor, Policy
+from cms.bounded_cache import bounded_cache
 from cms.database.connections import Fetch, Row, Transaction
 from cms.database.statements import statement
 from cms.processes.memory import note_memory_use
@@ -55,13 +56,6 @@ PreparedRead = tuple[Statement, tuple[object, ...]]
 """A finished statement, and the literals of the request that it was compiled for."""
 
 
-def _document_cache() -> LRUCache[Hashable, bytes]:
-    # A document longer than the cache counts as long as the cache, which would refuse it otherwise.
-    return LRUCache(
-        MAX_DOCUMENT_BYTES, getsizeof=lambda _, document: min(len(document), MAX_DOCUMENT_BYTES)
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The catalogue at one version of the counters, with the caches that depend on it.
@@ -92,7 +86,9 @@ class Snapshot:
     derived: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(MAX_STATEMENTS))
     """Values that writes derive from the fields of a collection: rules, parsers and so on.
     """
-    documents: LRUCache[Hashable, bytes] = field(default_factory=_document_cache)
+    documents: LRUCache[Hashable, bytes] = field(
+        default_factory=lambda: bounded_cache(MAX_DOCUMENT_BYTES)
+    )
     """Descriptions of the service for callers: OpenAPI, types of clients."""
 
     @property

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import fields, is_dataclass
 from typing import NamedTuple
 
 from cachebox import LRUCache
 
 from cms.access.dependencies import Dependencies
 from cms.access.policy import Policy
+from cms.bounded_cache import weight_of
 from cms.query.sql.statement import Statement
 
 MAX_STATEMENTS = 2_000
 MAX_STATEMENT_CHARACTERS = 8_000_000
 """Weight of all cached statements: one with many relations is as long as hundreds of others."""
-
-_WEIGHT_OF_AN_OBJECT = 50
-"""What a value weighs beside its characters, as so many bytes of memory."""
 
 
 class CachedStatement(NamedTuple):
@@ -49,15 +46,3 @@ def _weight(key: Hashable, cached: CachedStatement) -> int:
     lowest_weight = MAX_STATEMENT_CHARACTERS // MAX_STATEMENTS
     weight = len(cached.statement.text) + weight_of(key) + weight_of(cached.literals)
     return min(max(weight, lowest_weight), MAX_STATEMENT_CHARACTERS)
-
-
-def weight_of(value: object) -> int:
-    """Return about how much memory a value takes, with all that it consists of."""
-    if isinstance(value, str | bytes):
-        return _WEIGHT_OF_AN_OBJECT + len(value)
-    parts: tuple[object, ...] = ()
-    if isinstance(value, tuple | frozenset):
-        parts = tuple(value)
-    elif is_dataclass(value):
-        parts = tuple(getattr(value, field.name) for field in fields(value))
-    return _WEIGHT_OF_AN_OBJECT + sum(map(weight_of, parts))

@@ -47,14 +47,20 @@ WHERE id = $1::bigint
   AND status = 'doing';
 
 -- name: delete_finished_jobs
--- Deletes jobs that ended more than $1 days ago, and with them their events.
-DELETE FROM procrastinate_jobs AS job
-WHERE job.status NOT IN ('todo', 'doing')
-  AND NOT EXISTS (
-      SELECT FROM procrastinate_events AS event
-      WHERE event.job_id = job.id
-        AND event.at > now() - make_interval(days => $1::integer)
-  );
+-- Deletes at most $2 jobs that ended more than $1 days ago, and with them their events.
+DELETE FROM procrastinate_jobs
+WHERE id = ANY (ARRAY(
+    SELECT job.id
+    FROM procrastinate_jobs AS job
+    WHERE job.status NOT IN ('todo', 'doing')
+      AND NOT EXISTS (
+          SELECT FROM procrastinate_events AS event
+          WHERE event.job_id = job.id
+            AND event.at > now() - make_interval(days => $1::integer)
+      )
+    LIMIT $2::integer
+))
+RETURNING id;
 
 -- name: count_jobs
 -- The number of jobs that are due, of failed ones that are kept, and of workers that were alive in the last $1 seconds;

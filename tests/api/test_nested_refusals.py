@@ -1,9 +1,11 @@
-"""Collections that many-to-any does not lead to, and keys that are in no list."""
+"""Collections that many-to-any does not lead to, keys that are in no list, too many items."""
 
 from __future__ import annotations
 
 import pytest
 
+from cms.items.write import item_writes
+from tests.api.nesting import add_post, count
 from tests.client import Client
 from tests.members import may, member
 from tests.things import Json, Stage
@@ -59,3 +61,24 @@ def test_a_key_that_is_in_no_list_is_reported(admin: Client) -> None:
         assert error["path"] == ["comments", word, 0]
     (error,) = admin.patch(f"/items/posts/{post}", {"comments": {"delete": ["x"]}}).errors
     assert (error["field"], error["value"], error["path"]) == ("id", "x", ["comments", "delete", 0])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"comments": [{"text": "a"}, {"text": "b"}]},
+        {"author": {"name": "Ann"}, "comments": {"create": [{"text": "a"}]}},
+        {"comments": {"delete": [1, 2]}},
+    ],
+)
+def test_related_items_are_not_multiplied_without_bound(
+    admin: Client, monkeypatch: pytest.MonkeyPatch, data: Json
+) -> None:
+    monkeypatch.setattr(item_writes, "MAX_REPEATED_ITEMS", 5)
+    keys = [add_post(admin) for _ in range(3)]
+    before = count(admin, "comments"), count(admin, "people")
+    refusal = admin.patch("/items/posts", {"keys": keys, "data": data}).errors
+    assert [(error["code"], error["limit"]) for error in refusal] == [("INVALID_PAYLOAD", 5)]
+    assert (count(admin, "comments"), count(admin, "people")) == before
+    fewer = {"keys": keys[:2], "data": {"comments": [{"text": "a"}, {"text": "b"}]}}
+    assert len(admin.patch("/items/posts", fewer).data) == 2

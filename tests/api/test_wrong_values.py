@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cms.hashing.passwords import Passwords
 from tests.api.test_refused_values import error_of
 from tests.client import Client
 from tests.counted_calls import counted_calls
@@ -127,4 +128,68 @@ def test_past_a_hundred_problems_nothing_more_of_a_body_is_looked_at(admin: Clie
         with counted_calls() as calls:
             answer = admin.post(things.path, body)
         assert len(answer.errors) == 100, answer
+        assert answer.body["more"] is True
         assert calls.total < 150_000, answer
+
+
+@pytest.mark.parametrize("path", ["/roles", "/items/{}", "/folders", "/dashboards", "/permissions"])
+def test_empty_items_without_what_they_need_are_refused_at_the_first_hundred(
+    admin: Client, path: str
+) -> None:
+    things = table(admin, field("size", "integer", is_nullable=False))
+    with counted_calls() as calls:
+        answer = admin.post(path.format(things.name), [{}] * 20_000)
+    assert (len(answer.errors), answer.body["more"]) == (100, True)
+    assert calls.total < 200_000, answer
+
+
+@pytest.mark.parametrize("section", ["collections", "fields", "relations"])
+@pytest.mark.parametrize("record", [{}, 1, {"collection": "x", "zz": 1}])
+def test_a_snapshot_is_refused_at_its_first_hundred_problems(
+    admin: Client, section: str, record: object
+) -> None:
+    document = {**admin.get("/schema/snapshot").data, section: [record] * 20_000}
+    with counted_calls() as calls:
+        answer = admin.post("/schema/diff", document)
+    assert (answer.status, answer.body.get("more", True)) == (400, True)
+    assert calls.total < 150_000, answer
+
+
+@pytest.mark.parametrize("row", [{}, 1, {"size": "x"}, {"nothing": 1}])
+def test_an_import_ends_at_the_batch_with_a_hundred_problems(admin: Client, row: object) -> None:
+    things = table(admin, field("size", "integer", is_nullable=False))
+    path = f"/utils/import/{things.name}"
+    with counted_calls() as calls:
+        admin.post(path, [row] * 6_000)
+    with counted_calls() as more_calls:
+        answer = admin.post(path, [row] * 24_000)
+    assert len(answer.errors) == 101
+    assert answer.errors[100]["total"] >= 100
+    assert more_calls.total < 3 * calls.total
+
+
+def test_a_few_problems_say_nothing_of_others(admin: Client) -> None:
+    things = table(admin, field("size", "integer"))
+    assert admin.post(things.path, [{"size": "x"}] * 99).body.keys() == {"errors"}
+
+
+def test_what_is_refused_has_no_password_hashed(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[str] = []
+    hash_of = Passwords.hashed
+
+    def counted(passwords: Passwords, password: str) -> str:
+        hashed.append(password)
+        return hash_of(passwords, password)
+
+    monkeypatch.setattr(Passwords, "hashed", counted)
+    people = [{"email": f"many{n}@example.com", "password": f"secret {n}"} for n in range(3)]
+    for last in ({"email": "none"}, {"status": "up"}, {"nothing": 1}, {"email": 5}):
+        assert 400 <= admin.post("/users", [*people, last]).status < 500
+        assert 400 <= admin.patch("/users/me", {"password": "other", **last}).status < 500
+    assert hashed == []
+    assert admin.post("/users", people).status == 200
+    assert hashed == ["secret 0", "secret 1", "secret 2"]
+    login = {"email": "many1@example.com", "password": "secret 1"}
+    assert admin.post("/auth/login", login).status == 200

@@ -17,6 +17,7 @@ import pytest
 
 from cms.database.connections import standalone_transaction
 from cms.errors import Refused
+from cms.jobs import housekeeping
 from cms.jobs.housekeeping import FETCHERS, delete_finished, queue_state, requeue
 from cms.jobs.job_worker import groups_of
 from cms.jobs.queue_connector import channel_of_schema
@@ -24,6 +25,7 @@ from cms.jobs.task import Job, JobError, PermanentError, Task, defer, defer_all
 from cms.tasks import tasks_of
 from tests.client import Client
 from tests.queues import QueueDatabase
+from tests.statements import counted_in_transactions
 
 
 def noting(done: list[Job], name: str = "note") -> Task:
@@ -342,6 +344,20 @@ def test_old_failures_are_deleted_and_what_waits_stays(queue: QueueDatabase) -> 
     queue.execute("UPDATE procrastinate_events SET at = at - interval '1 hour'")
     delete_finished(queue.database)
     assert queue.jobs() == [("fail", "failed", 1), ("note", "todo", 0)]
+
+
+def test_old_jobs_are_deleted_a_few_at_a_time(
+    queue: QueueDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeping, "MAX_DELETED", 2)
+    for _ in range(5):
+        queue.put("fail")
+        queue.drain(failing(PermanentError("never")))
+    queue.execute("UPDATE procrastinate_events SET at = now() - interval '8 days'")
+    with counted_in_transactions(monkeypatch) as statements:
+        delete_finished(queue.database)
+    assert queue.jobs() == []
+    assert len([text for text in statements if "DELETE" in text]) == 3
 
 
 def test_the_queue_reports_its_state(queue: QueueDatabase) -> None:

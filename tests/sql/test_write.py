@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cms.fragment import Fragment
-from cms.query.sql import write
+from cms.query.sql import locks, write
 from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
 from cms.query.sql.referential import KeySide, RowReference, record_deleted
@@ -95,6 +95,14 @@ CASES: list[tuple[str, Fragment, str]] = [
         'ON t0."id" = r.c0 ORDER BY t0."id" FOR NO KEY UPDATE OF t0), '
         'rows AS (UPDATE "books" AS t0 SET "title" = old.c1 FROM old WHERE t0."id" = old.k '
         'RETURNING t0."id"::text AS item, old.n) SELECT rows.n, rows.item, NULL FROM rows',
+    ),
+    (
+        "a lock of elements of lists, by their keys and by their owners",
+        locks.lock_list(SILENT, "title", ArgumentSlots()),
+        'SELECT t."id"::text FROM "books" AS t WHERE t."id" = ANY (ARRAY('
+        'SELECT k."id" FROM "books" AS k WHERE k."id" = ANY ($1::bigint[]) '
+        'UNION ALL SELECT l."id" FROM "books" AS l WHERE l."title" = ANY ($2::text[]))) '
+        'ORDER BY t."id" FOR NO KEY UPDATE',
     ),
     (
         "a deletion with its history",

@@ -137,6 +137,7 @@ def test_items_that_are_read_one_by_one_are_not_read_by_columns_before(
         raise AssertionError("read in vain")
 
     monkeypatch.setattr(payload, "column_converter", lambda column_type, one: refuse)
+    assert reader().read_columns([{}] * 2) == [{}, {}]
     assert reader().read_columns([{"title": "a", "many": []}] * 2) is None
     assert reader().read_columns([{"title": "a", "password": "b"}] * 2) is None
 

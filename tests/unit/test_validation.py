@@ -249,6 +249,13 @@ def test_a_rule_that_is_none_is_refused(rule: Any) -> None:
     assert refused.value.problems[0].code == "INVALID_QUERY"
 
 
+def test_a_rule_has_so_many_patterns() -> None:
+    tests = [{"title": {"_regex": f"^{number}"}} for number in range(51)]
+    parse_rule({"_and": tests[:50]})
+    with pytest.raises(Refused, match="more than 50 patterns"):
+        parse_rule({"_and": tests})
+
+
 def test_a_pattern_ends_at_the_very_end_and_takes_linear_time() -> None:
     assert compile_regex("^a$").search("a")
     assert not compile_regex("^a$").search("a\n")

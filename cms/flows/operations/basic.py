@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import time
 
-from cachebox import LRUCache
-
 from cms import jsontext
+from cms.bounded_cache import bounded_cache
 from cms.errors import Problem
 from cms.flows.redaction import MAX_TEXT_LENGTH
 from cms.flows.run import Rejected, RenderedOptions, Run, Unmet
@@ -19,7 +18,9 @@ log = logging.getLogger("cms")
 
 MAX_CACHED_FILTER_BYTES = 4096
 
-_RULES: LRUCache[bytes, ResolvedRule] = LRUCache(1000)
+MAX_RULES_BYTES = 2**22
+
+_RULES = bounded_cache(MAX_RULES_BYTES)
 """Resolved filters by their JSON: to parse one takes as long as to try it."""
 
 
@@ -44,7 +45,8 @@ def _rule(value: object) -> ResolvedRule:
     # A filter may hold values that callers have sent, which must not fill the memory.
     if len(text) > MAX_CACHED_FILTER_BYTES:
         return resolve_rule(parse_rule(value))
-    return _RULES.setdefault_with(text, lambda: resolve_rule(parse_rule(value)))
+    rule: ResolvedRule = _RULES.setdefault_with(text, lambda: resolve_rule(parse_rule(value)))
+    return rule
 
 
 def write_log(options: RenderedOptions, run: Run) -> object:

@@ -13,6 +13,7 @@ from cms import jsontext
 from cms.database.error_mapping import Stale
 from cms.errors import (
     FULL_DISK_ERRORS,
+    MAX_PROBLEMS,
     SHORTAGE_ERRORS,
     STATUS,
     UNEXPECTED_ERROR,
@@ -37,14 +38,19 @@ RETRY_AFTER_SECONDS = "2"
 
 
 def write_errors(response: falcon.Response, status: int, problems: Iterable[Problem]) -> None:
-    """Write problems as the body of an error; a 503 says when to try again."""
+    """Write problems as the body of an error; a 503 says when to try again.
+
+    `more` in the body says that there may be other problems, which nobody has looked for.
+    """
     response.status = status
     if status == 503:
         response.set_header("Retry-After", RETRY_AFTER_SECONDS)
     response.content_type = falcon.MEDIA_JSON
-    response.data = jsontext.dumps(
-        {"errors": [problem.as_json() for problem in islice(problems, MAX_ERRORS)]}
-    )
+    errors = [problem.as_json() for problem in islice(problems, MAX_ERRORS)]
+    body: dict[str, object] = {"errors": errors}
+    if len(errors) >= MAX_PROBLEMS:
+        body["more"] = True
+    response.data = jsontext.dumps(body)
 
 
 def on_refused(

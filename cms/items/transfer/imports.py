@@ -135,6 +135,10 @@ class _Import:
         self._executor = replace(self._executor, while_waiting=batches.advance)
         try:
             for batch in batches:
+                # A file of a gigabyte is not read to its end for problems that no answer holds.
+                if self._problems.is_full:
+                    self._problems.is_partial = True
+                    break
                 self._handle_batch(batch)
         finally:
             # The prefetch refers to this import: the cycle would keep its rows in memory.

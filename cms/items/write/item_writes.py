@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from cms.access.guard import view_of
 from cms.database.connections import single_value
-from cms.errors import not_found
+from cms.errors import invalid_payload, not_found
+from cms.hashing.passwords import rehearsals
 from cms.items.write import single_statement
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.filtering import flow_filter, has_filters
@@ -38,6 +39,9 @@ from cms.schema.payload import MISSING_KEY, REPEATED, invalid_item
 
 AnsweredKeys = list[object]
 """Primary keys as answers show them."""
+
+MAX_REPEATED_ITEMS = 10_000
+"""Related items that one call may write by naming them once for many items."""
 
 
 class ParsedPayload(NamedTuple):
@@ -77,7 +81,9 @@ def _ready_creation(call: WriteCall, items: Sequence[object]) -> ReadyWrite:
     if flow:
         call = flow.call
         items = flow.items(items)
-    return ReadyWrite(call, call.complete(*parse_payload(call, items, Expects.ABSENT)))
+    for _ in rehearsals():
+        payload = call.complete(*parse_payload(call, items, Expects.ABSENT))
+    return ReadyWrite(call, payload)
 
 
 # Changes
@@ -89,7 +95,8 @@ def update(call: WriteCall, key: str, item: object, *, if_match: str | None = No
     if flow:
         call = require_match(flow.call, key, if_match)
         item = flow.item(item, [key])
-    payload = complete_update(call, parse_payload(call, [item], Expects.PRESENT), [key])
+    for _ in rehearsals():
+        payload = complete_update(call, parse_payload(call, [item], Expects.PRESENT), [key])
     if flow is None:
         call = require_match(call, key, if_match)
     # A revert has a history action of its own, which only the transaction writes.
@@ -115,7 +122,9 @@ def _ready_changes(call: WriteCall, items: Sequence[object]) -> ReadyWrite:
     if flow:
         call = flow.call
         items = flow.keyed_items(items)
-    return ReadyWrite(call, _complete_each(call, items))
+    for _ in rehearsals():
+        payload = _complete_each(call, items)
+    return ReadyWrite(call, payload)
 
 
 def _complete_each(call: WriteCall, items: Sequence[object]) -> CompletePayload:
@@ -250,6 +259,13 @@ def _one_row_for_each_key(call: WriteCall, parsed: ParsedPayload, count: int) ->
     if items.is_flat:
         return items._replace(rows=[row] * count)
     # Every item gets related items of its own, so the nested rows must be parsed for each.
+    if count * items.related_count > MAX_REPEATED_ITEMS:
+        raise invalid_payload(
+            f"data names related items, which would be written {count} times: "
+            f"there may be {MAX_REPEATED_ITEMS} in all",
+            field="data",
+            limit=MAX_REPEATED_ITEMS,
+        )
     return parser.parse(call.collection, [row.sent] * count, Expects.PRESENT)
 
 

@@ -25,6 +25,7 @@ from cms.query.language.limits import (
     MAX_FILTER_DEPTH,
     MAX_FILTER_NODES,
     MAX_LIST_OPERANDS,
+    MAX_PATTERNS,
     LimitExceeded,
 )
 from cms.query.language.literals import Literals, parse_variable
@@ -184,6 +185,8 @@ class _Parser:
             case OperandKind.FLAG:
                 return OperatorTest(operator, (self.literals.literal(_parse_flag(value, path)),))
             case OperandKind.REGEX:
+                tally = self.literals.tally
+                tally.add(1, "patterns", maximum=MAX_PATTERNS, parameter=path[0])
                 return OperatorTest(operator, (self.literals.literal(_pattern(value, path)),))
             case _:
                 return OperatorTest(operator, (self._one_operand(value, path),))

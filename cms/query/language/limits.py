@@ -20,6 +20,8 @@ MAX_FILTER_NODES = 500
 MAX_JSON_STEPS = 20
 MAX_JSON_PATHS = 100
 MAX_LIST_OPERANDS = 10_000
+# To compile one may take 20 ms.
+MAX_PATTERNS = 50
 MAX_SORT_TERMS = 100
 # PostgreSQL's own limit of columns in a table; no list of names in a query is longer.
 MAX_FIELDS = 1_600

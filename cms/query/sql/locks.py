@@ -26,9 +26,12 @@ def lock_list(collection: Collection, far: str, arguments: ArgumentSlots) -> Fra
 
     The first argument is the keys, the second the values of `far`.
     """
-    # One statement for both kinds of rows: two statements would lock in two orders.
+    # One statement for both kinds of rows: two statements would lock in two orders. Not OR, which
+    # compares every row with every key where `far` has no index.
     return fill(
-        "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) OR t.{3} = ANY ({4}) "
+        "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY (ARRAY("
+        "SELECT k.{0} FROM {1} AS k WHERE k.{0} = ANY ({2}) "
+        "UNION ALL SELECT l.{0} FROM {1} AS l WHERE l.{3} = ANY ({4}))) "
         "ORDER BY t.{0} FOR NO KEY UPDATE",
         name(collection.key.name),
         name(collection.name),

@@ -31,7 +31,14 @@ from cms.items.write.stages.problems import PayloadPosition, Problems, no_target
 from cms.mappings import without
 from cms.query.plan.links import Link, link_of
 from cms.schema.model import Catalogue, Collection
-from cms.schema.payload import REPEATED, ItemParser, ParsedItem, invalid_item, value_problem
+from cms.schema.payload import (
+    REPEATED,
+    ItemParser,
+    MutableRowValues,
+    ParsedItem,
+    invalid_item,
+    value_problem,
+)
 from cms.schema.reasons import NO_ARRAY, NO_OBJECT
 from cms.schema.types.field_type import Trait
 
@@ -55,7 +62,8 @@ class PayloadParser:
     def __init__(self, catalogue: Catalogue, *, max_depth: int, item_parsers: ItemParsers) -> None:
         self._catalogue = catalogue
         self._max_depth = max_depth
-        self._item_parser = item_parsers
+        self._find_item_parser = item_parsers
+        self._item_parsers: dict[tuple[str, Expects], ItemParser] = {}
         self.problems = Problems()
 
     def parse(self, collection: Collection, items: Sequence[object], expects: Expects) -> ParsedSet:
@@ -109,6 +117,13 @@ class PayloadParser:
             if read.nested:
                 self._attach(builder, number, read)
         return builder.build()
+
+    def _item_parser(self, collection: Collection, expects: Expects) -> ItemParser:
+        """Return the parser of items, which is looked up once: a list may have ten thousand."""
+        key = collection.name, expects
+        if key not in self._item_parsers:
+            self._item_parsers[key] = self._find_item_parser(collection, expects)
+        return self._item_parsers[key]
 
     # Items
 
@@ -268,12 +283,14 @@ class PayloadParser:
         if isinstance(value, list):
             to_many.replaced_lists.append(number)
             position = owner.position.below(name)
+            order_field = _order_field_of(to_many)
             for index, element in enumerate(value):
                 element_number = self._add_element(
                     to_many, number, element, position.below(index), Expects.ANY
                 )
-                if element_number is not None:
-                    _set_order(to_many, element_number, index + 1)
+                if order_field and element_number is not None:
+                    values = to_many.elements.rows[element_number].values
+                    _set_order(values, order_field, index + 1)
         elif isinstance(value, Mapping) and value.keys() <= _LIST_CHANGES.keys():
             self._parse_list_changes(to_many, number, value, owner.position.below(name))
         else:
@@ -359,11 +376,9 @@ class PayloadParser:
         self.problems.add(invalid_item(reason, to_many.elements.collection.name), position)
 
 
-def _set_order(to_many: ToManyBuilder, element: int, order: int) -> None:
-    """Write the position of an element in its array, from 1, where a field keeps the order."""
-    order_field = _order_field_of(to_many)
-    values = to_many.elements.rows[element].values
-    if order_field and values.get(order_field) is None:
+def _set_order(values: MutableRowValues, order_field: str, order: int) -> None:
+    """Write the position of an element in its array, from 1, unless the element has one."""
+    if values.get(order_field) is None:
         values[order_field] = str(order)
 
 

@@ -135,6 +135,15 @@ class ColumnRows(Sequence[ParsedRow]):
 _NO_KEYS: Mapping[str, int] = {}
 
 
+def _object_count(value: object) -> int:
+    """Return how many related items an object may hold, with itself."""
+    if isinstance(value, Mapping):
+        return 1 + sum(map(_object_count, value.values()))
+    if isinstance(value, list):
+        return len(value) + sum(map(_object_count, value))
+    return 0
+
+
 class ParsedSet(NamedTuple):
     """Rows of one collection that stand at one path of the payload.
 
@@ -162,6 +171,17 @@ class ParsedSet(NamedTuple):
         if isinstance(rows, ColumnRows):
             return rows.values
         return [row.values for row in rows]
+
+    @property
+    def related_count(self) -> int:
+        """The number of related items, at all levels, that the rows name."""
+        count = 0
+        for to_one in self.to_one:
+            count += len(to_one.targets.rows) + to_one.targets.related_count
+        for to_many in self.to_many:
+            elements = to_many.elements
+            count += len(elements.rows) + len(to_many.removals) + elements.related_count
+        return count + sum(_object_count(unresolved.item) for unresolved in self.unresolved)
 
     @property
     def is_flat(self) -> bool:
