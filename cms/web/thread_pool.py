@@ -37,9 +37,9 @@ class _Slots:
         self._lock = threading.Lock()
 
     @property
-    def awaited(self) -> int:
-        """How many threads wait for a slot."""
-        return len(self._turns)
+    def is_awaited(self) -> bool:
+        """Whether a thread waits for a slot."""
+        return bool(self._turns)
 
     def take(self) -> None:
         with self._lock:
@@ -74,7 +74,8 @@ class ThreadPool:
         self._max_waiting = max_waiting
         self._max_threads = size + 2 * max_waiting  # threads in `yield_slot` wait as well
         self._relieve = relieve
-        self._work_items: SimpleQueue[WorkItem] = SimpleQueue()
+        self._work_items: deque[WorkItem] = deque()
+        self._arrivals: SimpleQueue[None] = SimpleQueue()  # of work items, which wake threads
         self._slots = _Slots(size)
         self._lock = threading.Lock()
         self._threads = 0
@@ -86,9 +87,9 @@ class ThreadPool:
             self._start_thread()
 
     @property
-    def queued(self) -> int:
-        """How many work items wait for a thread, and threads for a slot."""
-        return self._work_items.qsize() + self._slots.awaited
+    def is_awaited(self) -> bool:
+        """Whether work has not begun yet, or a thread waits to go on."""
+        return bool(self._work_items) or self._slots.is_awaited
 
     @property
     def is_busy(self) -> bool:
@@ -106,7 +107,8 @@ class ThreadPool:
 
     def submit(self, work_item: WorkItem) -> None:
         """Have a thread do the work; items begin in their order. The work must not raise."""
-        self._work_items.put(work_item)
+        self._work_items.append(work_item)
+        self._arrivals.put(None)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -182,8 +184,10 @@ class ThreadPool:
         this_thread.away = self.away
         while not self._is_surplus():
             # The work first: a thread that waited for work with a slot would keep it from others.
-            work_item = self._work_items.get()
+            self._arrivals.get()
             self._slots.take()
+            # The oldest: the thread that was woken for it may still wait for its slot.
+            work_item = self._work_items.popleft()
             self._working_since[identifier] = time.monotonic()
             try:
                 work_item()

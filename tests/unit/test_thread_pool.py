@@ -118,7 +118,7 @@ def test_work_begins_in_its_order_also_where_there_are_more_threads_than_slots()
     for number in range(10):
         threads.submit(partial(work, number))
     # The first two are with the two threads, of which the second one waits for the slot.
-    until(lambda: threads._slots.awaited == 1)
+    until(lambda: threads._slots.is_awaited)
     may_end.set()
     assert [begun.get(timeout=TIMEOUT_SECONDS) for _ in range(10)] == list(range(10))
 
@@ -136,7 +136,7 @@ def test_a_thread_that_yields_its_slot_goes_on_behind_those_that_wait_for_one() 
 
     threads.submit(long_stream)
     threads.submit(lambda: done.put("short"))
-    until(lambda: threads._slots.awaited == 1)
+    until(lambda: threads._slots.is_awaited)
     may_yield.set()
     assert [done.get(timeout=TIMEOUT_SECONDS) for _ in range(2)] == ["short", "stream"]
 
