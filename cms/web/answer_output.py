@@ -67,7 +67,7 @@ class AnswerOutput:
                 self._room.wait()
             self._unsent_since = time.monotonic()
             self.waiting_since = 0.0
-        elif threads.queued:
+        elif threads.is_awaited:
             # A client that takes everything at once would keep the thread to itself.
             threads.yield_slot()
         if self._is_lost:

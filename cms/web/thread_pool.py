@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -20,6 +21,42 @@ log = logging.getLogger("cms")
 
 _RETRY_SECONDS = 10.0
 """For so long no thread is started after the system has refused one."""
+
+
+class _Slots:
+    """Slots that threads get in the order in which they ask.
+
+    Each is handed from one thread to the next. A semaphore would let the thread that gives a slot
+    back take it again at once, with the next work item, before the one that waits is awake: it and
+    its client would wait as long as there is work.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._turns: deque[threading.Lock] = deque()  # of threads that wait
+        self._lock = threading.Lock()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a thread waits for a slot."""
+        return bool(self._turns)
+
+    def take(self) -> None:
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            turn = threading.Lock()
+            turn.acquire()
+            self._turns.append(turn)
+        turn.acquire()
+
+    def give_back(self) -> None:
+        with self._lock:
+            if self._turns:
+                self._turns.popleft().release()
+            else:
+                self._free += 1
 
 
 class ThreadPool:
@@ -37,8 +74,9 @@ class ThreadPool:
         self._max_waiting = max_waiting
         self._max_threads = size + 2 * max_waiting  # threads in `yield_slot` wait as well
         self._relieve = relieve
-        self._work_items: SimpleQueue[WorkItem] = SimpleQueue()
-        self._slots: SimpleQueue[None] = SimpleQueue()
+        self._work_items: deque[WorkItem] = deque()
+        self._arrivals: SimpleQueue[None] = SimpleQueue()  # of work items, which wake threads
+        self._slots = _Slots(size)
         self._lock = threading.Lock()
         self._threads = 0
         self._waiting = 0  # for clients, or for their turn
@@ -46,13 +84,12 @@ class ThreadPool:
         self._refused_until = 0.0
         self._working_since: dict[int, float] = {}
         for _ in range(size):
-            self._slots.put(None)
             self._start_thread()
 
     @property
-    def queued(self) -> int:
-        """How many work items no thread has taken yet."""
-        return self._work_items.qsize()
+    def is_awaited(self) -> bool:
+        """Whether work has not begun yet, or a thread waits to go on."""
+        return bool(self._work_items) or self._slots.is_awaited
 
     @property
     def is_busy(self) -> bool:
@@ -70,7 +107,8 @@ class ThreadPool:
 
     def submit(self, work_item: WorkItem) -> None:
         """Have a thread do the work; items begin in their order. The work must not raise."""
-        self._work_items.put(work_item)
+        self._work_items.append(work_item)
+        self._arrivals.put(None)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -109,14 +147,14 @@ class ThreadPool:
             self._waiting_for_clients += clients
             if self._threads - self._waiting < self._size and self._threads < self._max_threads:
                 self._try_start_thread()
-        self._slots.put(None)
+        self._slots.give_back()
 
     def _reclaim_slot(self, *, clients: int) -> None:
         # First of all: this thread no longer waits for the client, however long it waits for a
         # slot.
         with self._lock:
             self._waiting_for_clients -= clients
-        self._slots.get()
+        self._slots.take()
         with self._lock:
             self._waiting -= 1
         self._working_since[threading.get_ident()] = time.monotonic()
@@ -146,14 +184,16 @@ class ThreadPool:
         this_thread.away = self.away
         while not self._is_surplus():
             # The work first: a thread that waited for work with a slot would keep it from others.
-            work_item = self._work_items.get()
-            self._slots.get()
+            self._arrivals.get()
+            self._slots.take()
+            # The oldest: the thread that was woken for it may still wait for its slot.
+            work_item = self._work_items.popleft()
             self._working_since[identifier] = time.monotonic()
             try:
                 work_item()
             finally:
                 del self._working_since[identifier]
-                self._slots.put(None)
+                self._slots.give_back()
 
     def _is_surplus(self) -> bool:
         """Tell a thread to end when there are twice as many as can work."""

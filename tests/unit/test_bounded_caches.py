@@ -33,7 +33,6 @@ COUNTED = {
     "cms.flows.secret_hints": "names from the settings",
     "cms.flows.secret_texts": "names of at most 100 characters",
     "cms.fragment": "templates of the code",
-    "cms.http.answers.send_timeout": "one setting",
     "cms.http.assets": "names of files and moments, which are columns",
     "cms.http.middleware.authentication": "tokens of at most 200 characters, or signed ones",
     "cms.http.requests.request": "names of headers in the code",

@@ -78,11 +78,67 @@ def test_when_too_many_wait_for_clients_somebody_is_asked_to_end_some() -> None:
     client.set()
 
 
-def until_idle(threads: ThreadPool) -> None:
+def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    while threads.is_busy:
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def until_idle(threads: ThreadPool) -> None:
+    until(lambda: not threads.is_busy)
+
+
+def with_another_thread(threads: ThreadPool) -> None:
+    """Leave the pool with one more thread than there are slots, as a login by password does."""
+    is_away = threading.Event()
+    end = threading.Event()
+
+    def work() -> None:
+        with threads.away():
+            is_away.set()
+            end.wait(TIMEOUT_SECONDS)
+
+    threads.submit(work)
+    assert is_away.wait(TIMEOUT_SECONDS)
+    end.set()
+    until_idle(threads)
+
+
+def test_work_begins_in_its_order_also_where_there_are_more_threads_than_slots() -> None:
+    threads = pool(1, max_waiting=5)
+    with_another_thread(threads)
+    may_end = threading.Event()
+    begun: Queue[int] = Queue()
+
+    def work(number: int) -> None:
+        begun.put(number)
+        may_end.wait(TIMEOUT_SECONDS)
+
+    for number in range(10):
+        threads.submit(partial(work, number))
+    # The first two are with the two threads, of which the second one waits for the slot.
+    until(lambda: threads._slots.is_awaited)
+    may_end.set()
+    assert [begun.get(timeout=TIMEOUT_SECONDS) for _ in range(10)] == list(range(10))
+
+
+def test_a_thread_that_yields_its_slot_goes_on_behind_those_that_wait_for_one() -> None:
+    threads = pool(1, max_waiting=5)
+    with_another_thread(threads)
+    may_yield = threading.Event()
+    done: Queue[str] = Queue()
+
+    def long_stream() -> None:
+        may_yield.wait(TIMEOUT_SECONDS)
+        threads.yield_slot()
+        done.put("stream")
+
+    threads.submit(long_stream)
+    threads.submit(lambda: done.put("short"))
+    until(lambda: threads._slots.is_awaited)
+    may_yield.set()
+    assert [done.get(timeout=TIMEOUT_SECONDS) for _ in range(2)] == ["short", "stream"]
 
 
 @pytest.fixture
