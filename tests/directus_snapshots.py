@@ -346,4 +346,5 @@ def _add_system(builder: Builder) -> None:
     builder.to_one("articles", "editor", "directus_users", "uuid", one_field="edited")
     builder.field("directus_users", "edited", "alias", ["o2m"])
     builder.field("directus_users", "company", "string")
-    builder.to_one("directus_users", "favourite", "articles")
+    builder.to_one("directus_users", "favourite", "articles", one_field="admirers")
+    builder.field("articles", "admirers", "alias", ["o2m"])

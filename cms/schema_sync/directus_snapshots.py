@@ -50,6 +50,7 @@ from cms.store.project_info import DIRECTUS_VERSION
 _PREFIX = "directus_"
 _MEMBERS = ("version", "directus", "vendor", *STRUCTURE)
 _NO_COUNTERPART = "it has no counterpart here"
+_LISTS = frozenset({"o2m", "m2m", "m2a", "files", "translations"})
 _FIXED = "system collections have the fields of this service"
 
 Settings = Mapping[str, MetaSetting]
@@ -99,6 +100,7 @@ class _SnapshotConversion:
         self._collections = by_name(COLLECTIONS, self._records(COLLECTIONS, self._collection))
         self._fields = by_name(FIELDS, self._records(FIELDS, partial(self._field, uuids=uuids)))
         relations = self._records(RELATIONS, self._relation)
+        self._drop_dead_lists(relations)
         for record in self._collections.values():
             self._drop_missing_names(record)
         return {
@@ -265,6 +267,19 @@ class _SnapshotConversion:
                 except ValueError as error:
                     self.ignore(f"{path}.{key}", str(error))
         return result
+
+    def _drop_dead_lists(self, relations: Iterable[Record]) -> None:
+        """Drop lists without a relation, as those of items that point here by a dropped field."""
+        lists = {
+            (str(record["related_collection"]), str(record["meta"].get("one_field")))
+            for record in relations
+            if isinstance(record.get("meta"), dict)
+        }
+        for name in sorted(self._fields.keys() - lists):
+            meta = self._fields[name].get("meta")
+            if isinstance(meta, dict) and _LISTS.intersection(meta.get("special") or ()):
+                self.ignore(f"{FIELDS}[{'.'.join(name)}]", "no relation leads to it")
+                del self._fields[name]
 
     def _drop_missing_names(self, record: Record) -> None:
         """Drop settings of a collection that name a group or a field which is not there."""
