@@ -270,16 +270,20 @@ class _SnapshotConversion:
 
     def _drop_dead_lists(self, relations: Iterable[Record]) -> None:
         """Drop lists without a relation, as those of items that point here by a dropped field."""
-        lists = {
-            (str(record["related_collection"]), str(record["meta"].get("one_field")))
-            for record in relations
-            if isinstance(record.get("meta"), dict)
-        }
-        for name in sorted(self._fields.keys() - lists):
-            meta = self._fields[name].get("meta")
-            if isinstance(meta, dict) and _LISTS.intersection(meta.get("special") or ()):
+        filled: set[RecordName] = set()
+        for record in relations:
+            meta = record.get("meta")
+            if isinstance(meta, dict):
+                filled.add((str(record["related_collection"]), str(meta.get("one_field"))))
+        kept: dict[RecordName, Record] = {}
+        for name, record in self._fields.items():
+            meta = record.get("meta")
+            is_list = isinstance(meta, dict) and _LISTS.intersection(meta.get("special") or ())
+            if is_list and name not in filled:
                 self.ignore(f"{FIELDS}[{'.'.join(name)}]", "no relation leads to it")
-                del self._fields[name]
+            else:
+                kept[name] = record
+        self._fields = kept
 
     def _drop_missing_names(self, record: Record) -> None:
         """Drop settings of a collection that name a group or a field which is not there."""

@@ -359,9 +359,11 @@ def test_rows_of_any_collection_are_a_list_or_the_one_of_a_singleton(stage: Stag
     described = document(stage.admin)
     content = described["paths"]["/items/{collection}"]["get"]["responses"]["200"]["content"]
     whole = {**content["application/json"]["schema"], "components": described["components"]}
-    for body in ({"data": []}, {"data": [{"id": 1}]}, {"data": {"id": 1}}, [{"id": 1}]):
+    valid: list[object] = [{"data": []}, {"data": [{"id": 1}]}, {"data": {"id": 1}}, [{"id": 1}]]
+    for body in valid:
         jsonschema_rs.validate(whole, body)
-    for body in ({"data": "x"}, {"data": [1]}, [1], {}):
+    invalid: list[object] = [{"data": "x"}, {"data": [1]}, [1], {}]
+    for body in invalid:
         with pytest.raises(jsonschema_rs.ValidationError):
             jsonschema_rs.validate(whole, body)
 
