@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
@@ -142,24 +143,26 @@ def empty(blog: Blog) -> None:
 
 
 @pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packages() -> Iterator[Path]:
     """A folder with all clients that npm has."""
-    folder = tmp_path_factory.mktemp("clients")
-    install(HERE, folder, *(script.name for script in HERE.glob("*.mjs")))
-    return folder
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        install(HERE, folder, *(script.name for script in HERE.glob("*.mjs")))
+        yield folder
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment of Python with a generator of clients."""
-    folder = tmp_path_factory.mktemp("python")
+def environment() -> Iterator[Path]:
+    """A folder with an environment of Python that has a generator of clients."""
     uv = [sys.executable, "-m", "uv"]
-    run(folder, *uv, "venv", "--python", sys.executable, str(folder / "venv"))
-    words = ["pip", "install", "--python", str(folder / "venv"), "--require-hashes"]
-    done = ended(folder, *uv, *words, "--requirement", str(HERE / "requirements.lock"))
-    if done.returncode:
-        pytest.skip(f"the packages cannot be installed: {done.stderr}")
-    return folder
+    words = ["pip", "install", "--python", "venv", "--require-hashes", "--requirement"]
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        run(folder, *uv, "venv", "--python", sys.executable, "venv")
+        done = ended(folder, *uv, *words, str(HERE / "requirements.lock"))
+        if done.returncode:
+            pytest.skip(f"the packages cannot be installed: {done.stderr}")
+        yield folder
 
 
 def ended(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
