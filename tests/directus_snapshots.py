@@ -69,6 +69,8 @@ class Release:
             "has_auto_increment": False,
             "foreign_key_table": None,
             "foreign_key_column": None,
+            "is_generated": False,
+            "generation_expression": None,
             **sizes,
             **schema,
         }
@@ -76,8 +78,6 @@ class Release:
             record["comment"] = "" if self.vendor == "mysql" else None
             if self.vendor == "postgres":
                 record |= {"schema": "public", "foreign_key_schema": None}
-        else:
-            record |= {"is_generated": False, "generation_expression": None}
         return record
 
     def local_type(self, type_name: str, special: list[str] | None) -> str:
@@ -346,4 +346,5 @@ def _add_system(builder: Builder) -> None:
     builder.to_one("articles", "editor", "directus_users", "uuid", one_field="edited")
     builder.field("directus_users", "edited", "alias", ["o2m"])
     builder.field("directus_users", "company", "string")
-    builder.to_one("directus_users", "favourite", "articles")
+    builder.to_one("directus_users", "favourite", "articles", one_field="admirers")
+    builder.field("articles", "admirers", "alias", ["o2m"])

@@ -145,8 +145,13 @@ def send_search(
 
 
 def params_of(request: falcon.Request) -> dict[str, object]:
-    """Return the parameters of a SEARCH body; raises `Refused` INVALID_PAYLOAD."""
+    """Return the parameters of a SEARCH body; raises `Refused` INVALID_PAYLOAD.
+
+    No body is one without parameters.
+    """
     payload = read_json(request)
+    if payload is None:
+        return {}
     params = payload.get("query", {}) if isinstance(payload, dict) else None
     if not isinstance(payload, dict) or not isinstance(params, dict):
         raise invalid_payload('The body must be an object with the parameters under "query"')

@@ -113,7 +113,7 @@ class VisibleCollections:
 
 
 def _component(name: str, action: str) -> str:
-    return f"{_PREFIXES[action]}.{component_part(name)}"
+    return f"{_PREFIXES[action]}_{component_part(name)}"
 
 
 def row_components(visible: VisibleCollections) -> dict[str, JsonSchema]:

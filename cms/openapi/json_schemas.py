@@ -16,7 +16,7 @@ INTEGER: JsonSchema = MappingProxyType({"type": "integer"})
 UUID: JsonSchema = MappingProxyType({"type": "string", "format": "uuid"})
 EMAIL: JsonSchema = MappingProxyType({"type": "string", "format": "email"})
 NULL: JsonSchema = MappingProxyType({"type": "null"})
-OBJECT: JsonSchema = MappingProxyType({"type": "object"})
+OBJECT: JsonSchema = MappingProxyType({"type": "object", "additionalProperties": True})
 KEY: JsonSchema = MappingProxyType({"type": ["string", "integer"]})
 
 # The characters of keys of components; the codes of others stand between hyphens.

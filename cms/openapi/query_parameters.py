@@ -61,7 +61,8 @@ def filter_schemas() -> dict[str, JsonSchema]:
         TESTS: object_of(optional=tests),
         FILTER: {
             **object_of(optional={"_and": group, "_or": group, **quantified}),
-            "additionalProperties": any_of(reference(FILTER), reference(TESTS)),
+            # Additional properties would be, in TypeScript, the type of `_and` as well.
+            "patternProperties": {"^[^_]": any_of(reference(FILTER), reference(TESTS))},
         },
     }
 
@@ -158,7 +159,11 @@ PARAMETERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
         "state": _query("state", "The state of a login that was begun."),
         "code": _query("code", "The code of the provider."),
         "token": _required(
-            _query("token", "The token of the link in the mail.", {**TEXT, "format": "jwt"})
+            _query(
+                "token",
+                "The token of the link in the mail.",
+                {**TEXT, "format": "jwt", "minLength": 1},
+            )
         ),
         "collection": _required(_query("collection", "A collection.")),
         "action": _required(_query("action", "An action.", one_of_texts(ACTIONS))),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from cms.items.transfer.formats import FORMATS
+from cms.mappings import without
 from cms.openapi.json_schemas import (
     INTEGER,
     KEY,
@@ -59,6 +60,7 @@ class TitledRows:
 
 
 _YAML = FORMATS["yaml"].media_type
+_ROWS = "The rows, or a file of them; `alias`, `aggregate` and `groupBy` give them other members."
 _META = object_of(
     optional={
         "total_count": INTEGER,
@@ -69,18 +71,19 @@ _META = object_of(
 )
 
 
-def _list_answer(item: JsonSchema) -> Answer:
-    # Aggregates are rows of another kind; a singleton is one row.
-    listed = array_of(any_of(item, OBJECT))
-    # A file in JSON is a list without anything around it.
-    envelope = object_of({"data": any_of(listed, item)}, {"meta": _META})
-    # The usual one first: viewers show it until another one is chosen.
-    content: dict[str, JsonSchema] = {JSON: any_of(envelope, listed)}
+def _list_answer(rows: TitledRows) -> Answer:
+    listed = array_of(rows.schemas.item)
+    # A singleton is one row; what is known by its name is none.
+    data = listed if rows.name else {**listed, "type": ["array", "object"]}
+    # A file in JSON is a list without anything around it. Without a type the schema fits both, and
+    # generators of types see what is around the rows of an answer that is no file.
+    envelope = without({**object_of({"data": data}, {"meta": _META}), **listed}, {"type"})
+    content: dict[str, JsonSchema] = {JSON: envelope}
     for file_format in FORMATS.values():
         content.setdefault(file_format.media_type.partition(";")[0], TEXT)
     # Of YAML, as of JSON, a schema describes the values in it.
     content[_YAML] = listed
-    return Answer("The rows, or a file of them.", content, headers=(ETAG,))
+    return Answer(_ROWS, content, headers=(ETAG,))
 
 
 def _written(schema: JsonSchema) -> tuple[Answer, ...]:
@@ -93,7 +96,7 @@ def _one_or_several(item: JsonSchema) -> JsonSchema:
 
 
 def list_rows(rows: TitledRows) -> Operation:
-    answer = _list_answer(rows.schemas.item)
+    answer = _list_answer(rows)
     return read(
         f"List {rows.title}",
         answer,
@@ -105,7 +108,7 @@ def list_rows(rows: TitledRows) -> Operation:
 
 def search_rows(rows: TitledRows) -> Operation:
     body = json_body(object_of(optional={"query": OBJECT}), is_required=False)
-    answer = _list_answer(rows.schemas.item)
+    answer = _list_answer(rows)
     summary = f"List {rows.title}, with the parameters in the body"
     return replace(write(summary, body, answer), need=rows.need("read"))
 

@@ -50,6 +50,7 @@ from cms.store.project_info import DIRECTUS_VERSION
 _PREFIX = "directus_"
 _MEMBERS = ("version", "directus", "vendor", *STRUCTURE)
 _NO_COUNTERPART = "it has no counterpart here"
+_LISTS = frozenset({"o2m", "m2m", "m2a", "files", "translations"})
 _FIXED = "system collections have the fields of this service"
 
 Settings = Mapping[str, MetaSetting]
@@ -99,6 +100,7 @@ class _SnapshotConversion:
         self._collections = by_name(COLLECTIONS, self._records(COLLECTIONS, self._collection))
         self._fields = by_name(FIELDS, self._records(FIELDS, partial(self._field, uuids=uuids)))
         relations = self._records(RELATIONS, self._relation)
+        self._drop_dead_lists(relations)
         for record in self._collections.values():
             self._drop_missing_names(record)
         return {
@@ -265,6 +267,23 @@ class _SnapshotConversion:
                 except ValueError as error:
                     self.ignore(f"{path}.{key}", str(error))
         return result
+
+    def _drop_dead_lists(self, relations: Iterable[Record]) -> None:
+        """Drop lists without a relation, as those of items that point here by a dropped field."""
+        filled: set[RecordName] = set()
+        for record in relations:
+            meta = record.get("meta")
+            if isinstance(meta, dict):
+                filled.add((str(record["related_collection"]), str(meta.get("one_field"))))
+        kept: dict[RecordName, Record] = {}
+        for name, record in self._fields.items():
+            meta = record.get("meta")
+            is_list = isinstance(meta, dict) and _LISTS.intersection(meta.get("special") or ())
+            if is_list and name not in filled:
+                self.ignore(f"{FIELDS}[{'.'.join(name)}]", "no relation leads to it")
+            else:
+                kept[name] = record
+        self._fields = kept
 
     def _drop_missing_names(self, record: Record) -> None:
         """Drop settings of a collection that name a group or a field which is not there."""

@@ -135,7 +135,7 @@ def test_every_parameter_of_images_is_described(stage: Stage) -> None:
 def test_a_file_may_be_sent_with_each_field_that_clients_may_set(stage: Stage) -> None:
     described = document(stage.admin)
     content = described["paths"]["/files"]["post"]["requestBody"]["content"]
-    columns = set(schema(stage.admin, "Item.system_files")["properties"])
+    columns = set(schema(stage.admin, "Item_system_files")["properties"])
     in_json = content["application/json"]["schema"]
     assert set(in_json["properties"]) == columns - SERVER_OWNED | {"data"}
     in_form = content["multipart/form-data"]["schema"]
@@ -143,7 +143,7 @@ def test_a_file_may_be_sent_with_each_field_that_clients_may_set(stage: Stage) -
     assert in_json["required"] == ["data", "filename_download"]
     body = {"filename_download": "a.txt", "title": "A", "tags": ["b"], "data": "YQ=="}
     jsonschema_rs.validate({**in_json, "components": described["components"]}, body)
-    changed = set(schema(stage.admin, "ItemChange.system_files")["properties"])
+    changed = set(schema(stage.admin, "ItemChange_system_files")["properties"])
     assert changed == columns - SERVER_OWNED - CREATE_ONLY
     replacing = described["paths"]["/files/{key}"]["patch"]["requestBody"]["content"]
     form_of_change = replacing["multipart/form-data"]["schema"]
@@ -178,21 +178,21 @@ def test_operation_ids_are_unique(stage: Stage) -> None:
 
 
 def test_schemas_follow_the_fields(stage: Stage) -> None:
-    item = schema(stage.admin, "Item.shops")["properties"]
+    item = schema(stage.admin, "Item_shops")["properties"]
     assert item["kind"] == {"type": ["string", "null"], "maxLength": 20}
     assert item["amount"] == {"type": ["number", "null"]}
     assert item["note"]["description"] == "What the shop says."
-    new_item = schema(stage.admin, "NewItem.shops")
+    new_item = schema(stage.admin, "NewItem_shops")
     assert new_item["required"] == ["code"]
     assert new_item["properties"]["code"]["type"] == "string"
-    assert "required" not in schema(stage.admin, "ItemChange.shops")
+    assert "required" not in schema(stage.admin, "ItemChange_shops")
 
 
 def test_relations_refer_to_each_other(stage: Stage) -> None:
-    author = schema(stage.admin, "Item.books")["properties"]["author"]
-    assert {"$ref": "#/components/schemas/Item.people"} in author["anyOf"][0]["anyOf"]
-    books = schema(stage.admin, "Item.people")["properties"]["hush_books"]
-    assert "Item.books" in json.dumps(books)
+    author = schema(stage.admin, "Item_books")["properties"]["author"]
+    assert {"$ref": "#/components/schemas/Item_people"} in author["anyOf"][0]["anyOf"]
+    books = schema(stage.admin, "Item_people")["properties"]["hush_books"]
+    assert "Item_books" in json.dumps(books)
 
 
 @pytest.mark.parametrize("name", ["admin", "member", "app"])
@@ -208,24 +208,24 @@ def test_examples_of_rows_match_their_schemas(stage: Stage, name: str) -> None:
 
 
 def test_examples_that_are_sent_can_be_written(stage: Stage) -> None:
-    (new,) = schema(stage.admin, "NewItem.shops")["examples"]
+    (new,) = schema(stage.admin, "NewItem_shops")["examples"]
     assert new == {"kind": "text", "amount": 1.5, "note": "text", "code": "text"}
     created = stage.admin.post("/items/shops", new)
     assert created.status == 200, created
-    (change,) = schema(stage.admin, "ItemChange.shops")["examples"]
+    (change,) = schema(stage.admin, "ItemChange_shops")["examples"]
     assert stage.admin.patch(f"/items/shops/{created.data['id']}", change).status == 200
-    (item,) = schema(stage.admin, "Item.shops")["examples"]
+    (item,) = schema(stage.admin, "Item_shops")["examples"]
     assert set(item) == set(created.data)
 
 
 def test_rows_of_the_service_have_no_examples_that_it_would_refuse(stage: Stage) -> None:
-    assert "examples" not in schema(stage.admin, "NewItem.system_users")
+    assert "examples" not in schema(stage.admin, "NewItem_system_users")
 
 
 def test_examples_have_the_fields_that_a_caller_may_use(stage: Stage) -> None:
     caller = callers(stage)["member"]
-    assert schema(caller, "Item.shops")["examples"] == [{"id": 1, "kind": "text"}]
-    assert schema(caller, "NewItem.shops")["examples"] == [{"code": "text"}]
+    assert schema(caller, "Item_shops")["examples"] == [{"id": 1, "kind": "text"}]
+    assert schema(caller, "NewItem_shops")["examples"] == [{"code": "text"}]
 
 
 def test_a_singleton_is_no_list(stage: Stage) -> None:
@@ -235,24 +235,24 @@ def test_a_singleton_is_no_list(stage: Stage) -> None:
 
 
 def test_enums_have_their_choices(stage: Stage) -> None:
-    item = schema(stage.admin, "Item.of-20-others-20--2f--20-1")["properties"]
+    item = schema(stage.admin, "Item_of-20-others-20--2f--20-1")["properties"]
     assert item["mood"] == {"type": ["string", "null"], "enum": ["hush_sad", "glad", None]}
 
 
 def test_the_document_follows_the_structure(stage: Stage) -> None:
-    assert "colour" not in schema(stage.admin, "Item.shops")["properties"]
+    assert "colour" not in schema(stage.admin, "Item_shops")["properties"]
     assert stage.admin.post("/fields/shops", field("colour", "string")).status == 200
-    assert "colour" in schema(stage.admin, "Item.shops")["properties"]
+    assert "colour" in schema(stage.admin, "Item_shops")["properties"]
     assert stage.admin.delete("/fields/shops/colour").status == 204
 
 
 def test_the_document_follows_the_rights(stage: Stage) -> None:
     role = new_role(stage, may("shops", "id"))
     caller = member_of(stage, role)
-    assert list(schema(caller, "Item.shops")["properties"]) == ["id"]
+    assert list(schema(caller, "Item_shops")["properties"]) == ["id"]
     permission = {"role": role, **may("shops", "kind")}
     assert stage.admin.post("/permissions", permission).status == 200
-    assert list(schema(caller, "Item.shops")["properties"]) == ["id", "kind"]
+    assert list(schema(caller, "Item_shops")["properties"]) == ["id", "kind"]
 
 
 def test_a_client_that_has_the_document_gets_it_no_more(stage: Stage) -> None:
@@ -269,7 +269,7 @@ def test_no_hidden_name_is_reported(stage: Stage) -> None:
     for settings in ({}, {"app_access": True}):
         caller = member_of(stage, new_role(stage, *SEEN, **settings))
         answer = caller.get(PATH)
-        assert "Item.books" in answer.text
+        assert "Item_books" in answer.text
         assert HIDDEN not in answer.text, settings
 
 
@@ -288,16 +288,16 @@ def test_the_public_sees_what_it_may_read(stage: Stage) -> None:
     try:
         paths = document(stage.anonymous)["paths"]
         assert METHODS & set(paths["/items/shops"]) == {"get", "x-search"}
-        assert list(schema(stage.anonymous, "Item.shops")["properties"]) == ["id", "kind"]
+        assert list(schema(stage.anonymous, "Item_shops")["properties"]) == ["id", "kind"]
     finally:
         stage.execute("DELETE FROM system_permissions WHERE role IS NULL")
 
 
 def test_each_schema_has_the_fields_of_its_action(stage: Stage) -> None:
     caller = callers(stage)["member"]
-    assert list(schema(caller, "Item.shops")["properties"]) == ["id", "kind"]
-    assert list(schema(caller, "NewItem.shops")["properties"]) == ["code"]
-    assert "ItemChange.shops" not in document(caller)["components"]["schemas"]
+    assert list(schema(caller, "Item_shops")["properties"]) == ["id", "kind"]
+    assert list(schema(caller, "NewItem_shops")["properties"]) == ["code"]
+    assert "ItemChange_shops" not in document(caller)["components"]["schemas"]
 
 
 def test_presets_are_not_reported(stage: Stage) -> None:
@@ -305,8 +305,8 @@ def test_presets_are_not_reported(stage: Stage) -> None:
     caller = member_of(stage, new_role(stage, secret, app_access=True))
     answer = caller.get(PATH)
     assert HIDDEN not in answer.text
-    assert "kind" not in schema(caller, "NewItem.shops")["properties"]
-    assert "required" not in schema(caller, "NewItem.shops")
+    assert "kind" not in schema(caller, "NewItem_shops")["properties"]
+    assert "required" not in schema(caller, "NewItem_shops")
 
 
 def test_choices_and_notes_are_for_who_may_read_the_structure(stage: Stage) -> None:
@@ -324,8 +324,8 @@ def test_callers_do_not_get_each_others_documents(stage: Stage) -> None:
     first = member(stage, may("shops", "id"))
     second = member(stage, may("people", "id"))
     for _ in range(2):
-        assert "Item.people" not in first.get(PATH).text
-        assert "Item.shops" not in second.get(PATH).text
+        assert "Item_people" not in first.get(PATH).text
+        assert "Item_shops" not in second.get(PATH).text
 
 
 def test_the_exact_version_is_for_administrators(stage: Stage) -> None:
@@ -347,9 +347,25 @@ def test_generators_of_clients_read_every_parameter_and_list(stage: Stage) -> No
         assert "content" not in parameter, name
     listed = {name for name, _ in without_items(described)}
     assert listed == set()
-    assert schema(stage.admin, "Item.system_users")["x-collection"] == "system_users"
+    assert schema(stage.admin, "Item_system_users")["x-collection"] == "system_users"
+    answer = described["paths"]["/items/books"]["get"]["responses"]["200"]["content"]
+    rows = answer["application/json"]["schema"]["properties"]["data"]["items"]
+    assert rows == {"$ref": "#/components/schemas/Item_books"}
     page = described["components"]["parameters"]["page"]
     assert "page[after]" in page["description"]
+
+
+def test_rows_of_any_collection_are_a_list_or_the_one_of_a_singleton(stage: Stage) -> None:
+    described = document(stage.admin)
+    content = described["paths"]["/items/{collection}"]["get"]["responses"]["200"]["content"]
+    whole = {**content["application/json"]["schema"], "components": described["components"]}
+    valid: list[object] = [{"data": []}, {"data": [{"id": 1}]}, {"data": {"id": 1}}, [{"id": 1}]]
+    for body in valid:
+        jsonschema_rs.validate(whole, body)
+    invalid: list[object] = [{"data": "x"}, {"data": [1]}, [1], {}]
+    for body in invalid:
+        with pytest.raises(jsonschema_rs.ValidationError):
+            jsonschema_rs.validate(whole, body)
 
 
 def without_items(node: object, path: str = "") -> Iterator[tuple[str, object]]:
