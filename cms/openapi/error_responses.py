@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cms.errors import STATUS, Problem
-from cms.openapi.json_schemas import TEXT, JsonSchema, array_of, object_of, reference
+from cms.openapi.json_schemas import FLAG, TEXT, JsonSchema, array_of, object_of, reference
 from cms.openapi.operation import ANY_ERRORS, JSON, RATE_LIMITS, RETRY_AFTER, described_headers
 
 ERRORS = "Errors"
@@ -34,7 +34,9 @@ def error_schema() -> JsonSchema:
     """Return the component of every error."""
     extensions = {**object_of({"code": TEXT}), "description": "The code, and details."}
     problem = object_of({"message": TEXT, "extensions": extensions})
-    return object_of({"errors": array_of(problem)})
+    description = "There may be other problems: nothing more was looked at."
+    more = {**FLAG, "description": description}
+    return object_of({"errors": array_of(problem)}, {"more": more})
 
 
 def error_responses() -> dict[str, object]:
