@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from cms.access.dependencies import Dependencies
 from cms.database.connections import Row, Transaction
+from cms.database.error_mapping import Conflict
 from cms.errors import not_found
 from cms.fragment import Fragment
 from cms.items.read.prepare import ReadRequest, prepare_read, statement_for
-from cms.items.read.reads import Item, data_of, prepare_item_read
+from cms.items.read.reads import Item, data_of, prepare_item_read, with_summed_fields
 from cms.items.read.row_limits import Estimator, ReadRun, checked_parameters, chunking_for
 from cms.query.language.ast import OperatorTest, ParsedQuery, Query, RowOutput, Slot
 from cms.query.plan.bindings import Bindings, bind_values
@@ -147,7 +148,10 @@ class Executor:
         # The operations of a batch share what one answer may take.
         max_bytes = allowance.bytes_left if allowance else self.store.max_answer_size
         chunking = chunking_for(self.store, run, max_bytes)
-        return self.transaction.read(run.statement.text, parameters, chunking=chunking)
+        try:
+            return self.transaction.read(run.statement.text, parameters, chunking=chunking)
+        except Conflict as conflict:
+            raise with_summed_fields(conflict, run.statement) from conflict
 
     # Writes
 
