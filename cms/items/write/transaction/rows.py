@@ -8,8 +8,10 @@ Nothing here checks permissions: the rows are authorized before.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from cms.database.connections import Row, single_value, single_values
+from cms.database.error_mapping import Conflict
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, not_found
 from cms.fragment import Fragment
@@ -99,7 +101,13 @@ def update_rows(
     for columns, indexes in groups.items():
         group_keys = at_indexes(keys, indexes)
         group = at_indexes(rows, indexes)
-        returned = _update_group(executor, collection, columns, group_keys, group)
+        try:
+            returned = _update_group(executor, collection, columns, group_keys, group)
+        except Conflict as conflict:
+            if len(groups) == 1:
+                raise
+            problem = with_exchange(conflict.problems[0])
+            raise Conflict(problem, conflict.value, server_text=conflict.server_text) from conflict
         for number, key, revision in returned:  # PostgreSQL counts the rows from 1
             written[indexes[number - 1]] = (key, revision)
         if len(returned) < len(indexes):
@@ -148,6 +156,17 @@ def group_by_columns(rows: Sequence[RowValues]) -> Mapping[ColumnNames, Sequence
         return groups
     # Groups of several orders are not in the order of the rows yet.
     return {names: sorted(indexes) for names, indexes in groups.items()}
+
+
+def with_exchange(problem: Problem) -> Problem:
+    """Tell how items exchange unique values, where several statements have changed them.
+
+    A unique constraint is checked at the end of each statement.
+    """
+    if problem.code != "RECORD_NOT_UNIQUE":
+        return problem
+    how = "Items exchange such values in one array whose elements name the same fields."
+    return replace(problem, message=f"{problem.message} {how}")
 
 
 # Locks and columns
