@@ -214,7 +214,8 @@ def _integers_up_to(maximum: str) -> str:
         if digit != "0":
             smaller = f"[0-{int(digit) - 1}]"
             alternatives.append(f"{maximum[:index]}{smaller}[0-9]{{{rest - index}}}")
-    return f"^-?({'|'.join((*alternatives, maximum))})$"
+    # There is one more negative number than positive ones.
+    return f"^(-?({'|'.join((*alternatives, maximum))})|-{int(maximum) + 1})$"
 
 
 _NUMBER_TRAITS = frozenset(

@@ -12,6 +12,7 @@ from cms.database.error_mapping import RULE_BROKEN, Conflict
 from cms.errors import Problem, abbreviated, capitalized
 from cms.items.write.stages.problems import with_position
 from cms.items.write.stages.resolved_rows import ResolvedRow
+from cms.items.write.transaction.rows import has_one_text
 from cms.schema.model import CheckConstraint, Collection
 from cms.schema.types.field_type import Trait
 
@@ -119,6 +120,10 @@ def _find_in_field(
         # PostgreSQL names no value here, but prints the row that failed.
         failing = _failing_value(conflict.server_text, name, collection)
         candidates = _rows_with_value(candidates, name, failing)
+    if not candidates and not has_one_text(collection.fields[name]):
+        # PostgreSQL writes such a value in its own way, so that only a single row can be told.
+        holding = [row for row in rows if _may_hold(row, name, None)]
+        candidates = holding if len(holding) == 1 else []
     if not candidates:
         return None
     return _ValueSource(candidates[0], name)

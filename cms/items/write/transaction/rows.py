@@ -212,6 +212,27 @@ def column_by_key(
     return dict(rows)
 
 
+def list_values(
+    executor: Executor,
+    collection: Collection,
+    far: str,
+    *,
+    keys: Sequence[str],
+    near_values: Sequence[str],
+) -> dict[str, str]:
+    """Return which of `near_values` rows hold in the column `far`, by their keys.
+
+    Equal values may have several texts. Rows that hold none of them are left out.
+    """
+    rows = executor.run_cached(
+        ("list values", collection.name, far),
+        lambda: locks.list_values(collection, far, ArgumentSlots()),
+        [array(keys), array(near_values), array(near_values)],
+        collection=collection,
+    )
+    return dict(rows)
+
+
 def stored_keys(executor: Executor, collection: Collection, keys: Sequence[str]) -> dict[str, str]:
     """Return keys as they are stored, by their texts as sent; keys that no row has are left out."""
     rows = executor.run_cached(
