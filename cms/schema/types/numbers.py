@@ -229,7 +229,9 @@ _NUMBER_TRAITS = frozenset(
     }
 )
 _NUMBER_MARKERS = frozenset({"cast-boolean"})
-_JSON_NUMBER = {"type": "number"}
+_JSON_NUMBER = {
+    "anyOf": [{"type": "number"}, {"type": "string", "enum": list(_NOT_FINITE)}],
+}
 # JSON has no NaN and no infinity: to_json makes texts of them.
 _NUMBER_OR_TEXT = "to_json({0})"
 
