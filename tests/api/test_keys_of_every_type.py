@@ -33,6 +33,7 @@ KEYS = {
     "datetime": Key("timestamp", "2024-01-02T03:04:05.000001"),
     "time": Key("time", "03:04:05.828033"),
     "date": Key("date", "+012024-02-29"),
+    "padded text": Key("char(5)", "ab"),
     "text": Key("text", "a/b?c=%,"),
     "inet": Key("inet", "10.0.0.1/32", ("10.0.0.1",)),
     "citext": Key("citext", "Ann", ("aNN",)),

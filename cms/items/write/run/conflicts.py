@@ -133,7 +133,8 @@ def _may_hold(row: ResolvedRow, name: str, value: str | None) -> bool:
     """Tell whether a row may hold a value in a field; None is a value that is not known."""
     if row.values.get(name) is None:
         return False
-    return value is None or value in _spellings(row, name)
+    # A text in char(n) is named with its padding.
+    return value is None or value in _spellings(row, name) or value.rstrip() == row.values[name]
 
 
 def _hold_different_values(rows: Iterable[ResolvedRow], name: str) -> bool:
