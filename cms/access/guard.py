@@ -58,7 +58,22 @@ def view_of(
 
 def read_only(collection: Collection) -> Problem:
     """Return the problem of a write to a collection that nobody can write here."""
-    return Problem("FORBIDDEN", f'The items of "{collection.name}" can only be read here.')
+    reason = _read_only_reason(collection)
+    message = f'The items of "{collection.name}" can only be read here: {reason}.'
+    return Problem("FORBIDDEN", message)
+
+
+def _read_only_reason(collection: Collection) -> str:
+    if collection.is_system:
+        return "the service writes them itself"
+    if collection.kind is Kind.FOLDER:
+        return "it groups collections, and has no items"
+    if collection.kind is Kind.VIEW:
+        return "it is a view or a foreign table"
+    for key in collection.columns:
+        if key.column and key.column.is_primary_key:
+            return f'keys of the type of "{key.name}" cannot name an item'
+    return "the table has no primary key of one column"
 
 
 def readable_collection(collection: str, *, catalogue: Catalogue, policy: Policy) -> Collection:

@@ -103,4 +103,7 @@ def _value_type(schema: JsonSchema) -> str:
     items = schema.get("items")
     if isinstance(items, Mapping):
         return f"list[{_value_type(items)}]"
+    alternatives = schema.get("anyOf")
+    if isinstance(alternatives, list):
+        return " | ".join(map(_value_type, alternatives))
     return _TYPES.get(schema.get("type"), "Any")

@@ -59,7 +59,7 @@ def _field_type(field: ClientField, names: Mapping[str, str]) -> str:
     # `unknown` includes rows and null: it needs no other type beside it.
     if own == "unknown":
         return f"unknown{brackets}"
-    types = [f"{own}{brackets}"]
+    types = [_list_of(own) if field.is_list else own]
     for target in field.targets:
         types.append(f"{names[target]}{brackets}")
     if field.is_nullable:
@@ -73,8 +73,15 @@ def _value_type(schema: JsonSchema) -> str:
         return " | ".join(map(json.dumps, choices))
     items = schema.get("items")
     if isinstance(items, Mapping):
-        return f"{_value_type(items)}[]"
+        return _list_of(_value_type(items))
+    alternatives = schema.get("anyOf")
+    if isinstance(alternatives, list):
+        return " | ".join(map(_value_type, alternatives))
     return _TYPES.get(schema.get("type"), "unknown")
+
+
+def _list_of(own: str) -> str:
+    return f"({own})[]" if " | " in own else f"{own}[]"
 
 
 def _member(name: str) -> str:

@@ -17,7 +17,7 @@ from cms.errors import Problem, Refused
 from cms.items.read.answers import json_body
 from cms.items.read.portions import may_be_large
 from cms.items.read.prepare import ReadRequest, prepare_read
-from cms.items.read.reads import fetch_item, fetch_items
+from cms.items.read.reads import fetch_item, fetch_items, with_summed_fields
 from cms.markdown import html_of_markdown
 from cms.query.language.parse import PageSizes
 from cms.query.plan.bindings import bind_values
@@ -178,7 +178,7 @@ def _without_options(panel: Panel, reason: str) -> Refused:
 
 def _panel_data(context: RequestContext, read: _Read, result: list[Row] | Exception) -> PanelData:
     if isinstance(result, Refused):
-        return PanelData(read.panel, refusal=result)
+        return PanelData(read.panel, refusal=with_summed_fields(result, read.statement))
     # Anything but a refusal concerns the connection, and with it every panel.
     if isinstance(result, Exception):
         raise result

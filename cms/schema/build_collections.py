@@ -25,7 +25,7 @@ from cms.schema.system import (
 from cms.schema.types import ALIAS, ALIAS_SPECIALS, type_of_base_type, type_of_column
 from cms.schema.types.field_type import FieldType, Trait
 from cms.schema.types.structures import LIST
-from cms.schema.types.texts import ENUM, INET, UNKNOWN
+from cms.schema.types.texts import ENUM, INET, ORDERED
 
 # NULL, or with the cast that PostgreSQL writes behind it: NULL::character varying.
 _NULL = re.compile(rf"NULL{CAST}")
@@ -338,5 +338,5 @@ def _field_type(column: Column, special: tuple[str, ...]) -> FieldType:
     field_type = type_of_column(column.base_type, column.data_type, special)
     # Items are named by the text of their address with its mask.
     if field_type is INET and (column.is_primary_key or column.foreign_table):
-        return UNKNOWN
+        return ORDERED
     return field_type

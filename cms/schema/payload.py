@@ -20,7 +20,7 @@ from cms.schema.model import Collection, Field
 from cms.schema.reasons import NO_OBJECT, NO_SUCH_FIELD, not_one_of
 from cms.schema.types.field_type import OutOfRange, Parse, TooLong
 from cms.schema.types.structures import JSON
-from cms.schema.types.texts import CSV
+from cms.schema.types.texts import BITS, CSV, bits_parser
 from cms.text_shapes import MASK
 
 # {"price": "19.90", "author": None}
@@ -216,6 +216,8 @@ def converter(field: Field) -> Parse:
     # PostgreSQL would refuse another value by a message that names no field.
     if column.choices:
         return _one_of(parse, column.choices)
+    if field.type is BITS:
+        parse = bits_parser(column.data_type)
     if seal := _seal_of(field):
         parse = _sealing(parse, seal)
     # Bounds apply to the stored value: the hash, and not the secret.

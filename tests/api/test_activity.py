@@ -188,3 +188,23 @@ def test_a_singleton_goes_back_as_well(stage: Stage, admin: Client) -> None:
     admin.patch(singleton.path, {"title": "new"})
     revision = note(stage, singleton.name, 1, {"title": "old"})
     assert admin.post(f"/utils/revert/{revision}").data == {"id": 1, "title": "old"}
+
+
+def test_a_client_that_polls_finds_each_activity_once(stage: Stage, things: Table) -> None:
+    collection = {"collection": {"_eq": things.name}}
+    polled: list[int] = []
+    for round_ in range(4):
+        things.add({"title": f"{round_}"}, {"title": f"{round_} too"})
+        behind = {"id": {"_gt": polled[-1] if polled else 0}}
+        query = {"filter": {"_and": [collection, behind]}, "sort": ["id"]}
+        new = stage.admin.search("/activity", query).data
+        polled += [activity["id"] for activity in new]
+        for activity in new:
+            shown = activity["timestamp"]
+            for operator, is_found in (("_eq", True), ("_gte", True), ("_gt", False)):
+                at = {"_and": [collection, {"timestamp": {operator: shown}}]}
+                answer = stage.admin.search("/activity", {"filter": at, "fields": ["id"]})
+                assert ({"id": activity["id"]} in answer.data) == is_found
+    everything = stage.admin.search("/activity", {"filter": collection, "sort": ["id"]}).data
+    assert polled == [activity["id"] for activity in everything]
+    assert len(set(polled)) == len(polled) == 8

@@ -44,7 +44,7 @@ def test_typescript_has_an_interface_for_each_collection(stage: Stage) -> None:
         "title: string | null",
         "class: string | null",
         "tags: string[] | null",
-        "score: number | null",
+        'score: number | "NaN" | "Infinity" | "-Infinity" | null',
         "data: unknown",
         "author: number | Authors | null",
         "editor: string | SystemUsers | null",

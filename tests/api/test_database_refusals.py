@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from cms.cli.doctor import structure_findings
 from cms.config import Config
 from cms.structure import indexes
 from tests.client import Client
@@ -196,6 +197,9 @@ def test_a_missing_right_names_table_and_privilege_to_administrators_only(
     assert "things; the account lacks INSERT, DELETE" in answer.errors[0]["reason"]
     assert "Retry-After" not in answer.headers
     assert "things; the account lacks INSERT, DELETE" in caplog.text
+    account = make_conninfo(dsn, user="ordinary_account")
+    (finding,) = [each for each in structure_findings(account) if each.text.startswith("rights:")]
+    assert "lacks INSERT, DELETE on things" in finding.text
     public = ordinary.bearing("").post("/items/things", {"name": "a"})
     assert (public.status, public.codes) == (500, ["DATABASE_RIGHTS"]), public
     assert "things" not in public.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.things import Stage, Table, field, table
+from tests.things import Json, Stage, Table, field, table
 
 POSITION = field("position", "integer", is_unique=True)
 
@@ -57,3 +57,23 @@ def test_elements_of_a_list_exchange_them(stage: Stage) -> None:
     for sent in (swapped, {"update": [{"id": 1, "position": 1}, {"id": 2, "position": 2}]}):
         assert stage.admin.patch(f"{owners.path}/1", {"things": sent}).status == 200
     assert things.column("position", "sort=id") == [1, 2]
+
+
+def test_changes_of_several_statements_tell_how_values_are_exchanged(stage: Stage) -> None:
+    things = table(stage.admin, POSITION, field("name", "string"))
+    things.add({"position": 1}, {"position": 2})
+    moves: list[Json] = [{"id": 1, "position": 2}, {"id": 2, "position": 1}]
+    update = {"method": "update", "collection": things.name}
+    operations = [{**update, "key": move["id"], "data": move} for move in moves]
+    answers = [
+        things.api.patch(things.path, [{**moves[0], "name": "a"}, moves[1]]),
+        things.api.post("/batch", {"operations": operations}),
+        things.api.post("/batch", {"operations": [{**update, "data": [move]} for move in moves]}),
+    ]
+    for answer in answers:
+        assert answer.codes == ["RECORD_NOT_UNIQUE"]
+        assert "in one array" in answer.errors[0]["message"]
+    alone = things.api.patch(f"{things.path}/1", {"position": 2})
+    assert "in one array" not in alone.errors[0]["message"]
+    together = {"operations": [{**update, "data": moves}]}
+    assert things.api.post("/batch", together).status == 200

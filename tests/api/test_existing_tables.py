@@ -200,3 +200,25 @@ def test_a_column_keeps_its_collation_with_another_type(stage: Stage) -> None:
         assert stage.value(collation) == "C"
     assert stage.admin.patch(path, {"type": "integer"}).status == 200
     assert stage.value(collation) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("told_keyless", "no primary key of one column"),
+        ("told_paired", "no primary key of one column"),
+        ("told_view", "a view"),
+        ("told_bytes", '"id"'),
+    ],
+)
+def test_a_write_is_told_why_items_can_only_be_read(stage: Stage, name: str, reason: str) -> None:
+    stage.execute(
+        "CREATE TABLE IF NOT EXISTS told_bytes (id bytea PRIMARY KEY, v text);"
+        "CREATE TABLE IF NOT EXISTS told_keyless (v text);"
+        "CREATE TABLE IF NOT EXISTS told_paired (a text, v text, PRIMARY KEY (a, v));"
+        "CREATE OR REPLACE VIEW told_view AS SELECT 1 AS id, 'a' AS v"
+    )
+    refused = stage.admin.post(f"/items/{name}", {"v": "a"}).errors[0]
+    assert refused["code"] == "FORBIDDEN"
+    assert "can only be read here" in refused["message"]
+    assert reason in refused["message"]

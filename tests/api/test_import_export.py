@@ -170,3 +170,43 @@ def watched() -> Iterator[Memory]:
     yield memory
     done.set()
     thread.join()
+
+
+RELATED = "id,title,author.id,author.name,notes.id,notes.text,tags.id,tags.tag.id,tags.tag.name"
+
+
+@pytest.fixture
+def library(stage: Stage) -> list[Table]:
+    """Books with their authors, notes and tags, and the tables of all these."""
+    name = field("name", "string")
+    authors = table(stage.admin, name)
+    books = table(stage.admin, field("title", "string"), field("author", "integer"))
+    notes = table(stage.admin, field("text", "string"), field("book", "integer"))
+    tags = table(stage.admin, name)
+    links = table(stage.admin, field("book", "integer"), field("tag", "integer"))
+    for many, column, one, meta in (
+        (books, "author", authors, {"one_field": "books"}),
+        (notes, "book", books, {"one_field": "notes"}),
+        (links, "book", books, {"one_field": "tags", "junction_field": "tag"}),
+        (links, "tag", tags, {"junction_field": "book"}),
+    ):
+        relation = {"collection": many.name, "field": column, "related_collection": one.name}
+        assert stage.admin.post("/relations", {**relation, "meta": meta}).status == 200
+    first: Json = {"title": "x", "author": {"name": "Ann"}, "notes": [{"text": "p"}, {"text": "q"}]}
+    first["tags"] = [{"tag": {"name": "red"}}, {"tag": {"name": "blue"}}]
+    books.add(first, {"title": "y", "author": 1, "notes": [{"text": "r"}]})
+    return [books, links, notes, tags, authors]
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "jsonl"])
+def test_an_export_with_related_items_and_their_keys_is_imported_over_them_and_into_empty_tables(
+    library: list[Table], form: str
+) -> None:
+    books = library[0]
+    exported = books.get(fields=RELATED, export=form, limit=-1).content
+    assert post_file(books, exported, form=form).data == {"created": 0, "updated": 2}
+    assert books.get(fields=RELATED, export=form, limit=-1).content == exported
+    for things in library:
+        assert things.api.delete(things.path, {"query": {}}).status == 204
+    assert post_file(books, exported, form=form).data == {"created": 2, "updated": 0}
+    assert books.get(fields=RELATED, export=form, limit=-1).content == exported

@@ -231,3 +231,21 @@ def test_a_change_that_is_given_up_for_a_deadlock_is_made_again(api: Client, dsn
     service.join()
     assert answers[0].status == 200
     assert [(item["a"], item["b"]) for item in pairs.get().data] == [(5, 0), (0, 6)]
+
+
+def test_a_change_that_changes_nothing_is_a_write_without_a_revision(
+    stage: Stage, books: Table
+) -> None:
+    things = table(stage.admin, field("title", "string"))
+    things.add({"title": "a"})
+    path = f"{things.path}/1"
+    read = stage.admin.get(path)
+    for body in ({"title": "a"}, read.data):
+        assert stage.admin.patch(path, body).data == read.data
+    assert len(stage.admin.get(f"{path}/revisions").data) == 1
+    actions = stage.admin.get("/activity", **{"filter[collection]": things.name, "sort": "id"})
+    assert [activity["action"] for activity in actions.data] == ["create", "update", "update"]
+    assert stage.admin.get(path).headers["etag"] != read.headers["etag"]
+    # A field that the service fills is a change of its own.
+    assert books.api.patch(f"{books.path}/1", {"title": "a"}).data["changed"] is not None
+    assert len(books.api.get(f"{books.path}/1/revisions").data) == 2

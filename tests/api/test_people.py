@@ -460,3 +460,15 @@ def test_the_permissions_of_a_new_role_with_app_access_are_made_in_one_call(
     colors = {"primary": "#6644FF"}
     changed = caller.patch("/users/me", {"theme_dark": "night", "theme_dark_overrides": colors})
     assert changed.data["theme_dark_overrides"] == colors
+
+
+def test_an_account_that_is_sent_back_unchanged_keeps_its_sessions(
+    stage: Stage, admin: Client
+) -> None:
+    role = new_role(stage, may("system_users"))
+    user = new_user(admin, email="whole@example.com", password=PASSWORD, role=role)
+    caller = stage.anonymous.login("whole@example.com", PASSWORD)
+    path = f"/users/{user['id']}"
+    for body in ({"role": role}, {"status": "active"}, admin.get(path).data):
+        assert admin.patch(path, body).status == 200
+        assert caller.get("/users/me").data["id"] == user["id"]

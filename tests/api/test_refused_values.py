@@ -11,7 +11,7 @@ from cms.items.write import nested
 from tests.client import Answer, Client
 from tests.file_imports import post_file
 from tests.members import may, member
-from tests.things import Stage, Table, field
+from tests.things import Stage, Table, field, table
 
 GRADE = "CHECK (((VALUE >= 1) AND (VALUE <= 6)))"
 
@@ -441,3 +441,29 @@ def test_an_import_stops_asking_the_database_after_a_hundred_faults(
     answer = post_file(many, "stars\r\n" + "9\r\n" * 5_000)
     assert (len(answer.errors), answer.errors[-1]["total"]) == (101, 100)
     assert sum(tried) < 1_000
+
+
+def test_sums_that_are_out_of_range_name_their_fields(stage: Stage) -> None:
+    sums = table(stage.admin, field("v", "float"), field("w", "float"))
+    sums.add({"v": 1.7e308, "w": 1}, {"v": 1.7e308, "w": 2})
+    for query in (
+        "aggregate[sum]=v",
+        "aggregate[avg]=v&aggregate[count]=w",
+        "aggregate[avg]=v&export=csv",
+    ):
+        answer = sums.read(query)
+        assert answer.codes == ["VALUE_OUT_OF_RANGE"]
+        assert answer.errors[0]["field"] == "v"
+    both = sums.read("aggregate[sum]=v,w").errors[0]
+    assert both["fields"] == ["v", "w"]
+    reads = {"method": "read", "collection": sums.name, "query": {"aggregate": {"avg": ["v"]}}}
+    assert sums.api.post("/batch", {"operations": [reads]}).errors[0]["field"] == "v"
+
+
+@pytest.mark.parametrize("kind", ["bit(3)", "bit varying(3)", "bit"])
+def test_bits_of_another_length_name_their_field(stage: Stage, kind: str) -> None:
+    things = Table(stage.admin, f"bits_{len(kind)}")
+    stage.execute(f"CREATE TABLE {things.name} (id serial PRIMARY KEY, v {kind})")
+    for value in ("1010", "x", "12"):
+        (error,) = things.api.post(things.path, [{"v": "1"}, {"v": value}]).errors[-1:]
+        assert (error["code"], error["field"], error["index"]) == ("INVALID_PAYLOAD", "v", 1)

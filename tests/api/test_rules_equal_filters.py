@@ -38,6 +38,15 @@ TEXTS = [
     "İ",
     "Σ",
     "σ",
+    "ς",
+    "ΟΔΟΣ",
+    "οδός οδος",
+    "ẞ",
+    "STRASSE",
+    "straße",
+    "ı",
+    "I",
+    "i",
     "10",
     "9",
     "e\u0301",
@@ -165,3 +174,18 @@ def test_a_rule_holds_for_the_items_that_the_filter_finds(
         assert by_rule == by_database
 
     compare()
+
+
+@pytest.mark.parametrize("name", ["_ieq", "_nieq", "_icontains", "_istarts_with", "_iends_with"])
+def test_letters_without_one_small_form_are_the_same_in_a_rule_and_in_a_filter(
+    rows: tuple[Table, list[dict[str, Any]]], collection: Collection, name: str
+) -> None:
+    things, items = rows
+    sent: Any = jsontext.loads(jsontext.dumps(items))
+    for operand in TEXTS[10:]:
+        test = {"f_string": {name: operand}}
+        answer = things.api.search(things.path, {"filter": test, "fields": ["id"], "sort": ["id"]})
+        rule = resolve_rule(parse_rule(test), collection)
+        under = RuleContext()
+        by_rule = [n for n, item in enumerate(sent, start=1) if not failures(rule, item, under)]
+        assert by_rule == [item["id"] for item in answer.data], operand

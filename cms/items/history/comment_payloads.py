@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 from cms.errors import Problem, abbreviated, invalid_payload
 from cms.items.history.mentions import CommentText
@@ -114,7 +115,7 @@ def _texts(
 def _text(name: str, value: object) -> str | None:
     """Return the text of a field, None for a value that it does not take; a key may be a number."""
     # A boolean is an int to Python, but no key.
-    if name == "item" and isinstance(value, int) and not isinstance(value, bool):
+    if name == "item" and isinstance(value, int | Decimal) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, str) and value.strip() and len(value) <= MAX_COMMENT:
         return value

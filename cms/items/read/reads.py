@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from cms.access.guard import readable_collection, view_of
 from cms.database.connections import Row
+from cms.database.error_mapping import Conflict
 from cms.errors import Problem, Refused, forbidden, not_found
 from cms.items.read.answers import json_body
 from cms.items.read.cursors import cut_page
@@ -41,6 +42,8 @@ class ReadAnswer(NamedTuple):
     body: bytes
     version: str | None = None
 
+
+_SUMS = frozenset({"sum", "sumDistinct", "avg", "avgDistinct"})
 
 NO_ROW_VERSION = "no row"
 """The version of a singleton that has no row yet."""
@@ -292,7 +295,7 @@ def parse_key(collection: Collection, key: object) -> str:
         # Only the column knows which values such a type takes, such as the choices of an enum.
         if field.type.is_text_form:
             return converter(field)(key)
-        return field.type.parse(key)
+        return (field.type.parse_rounded or field.type.parse)(key)
     except ValueError:
         raise not_found() from None
 
@@ -319,6 +322,27 @@ def _fetch(
     store: Store, context: RequestContext, statement: Statement, literals: Sequence[object]
 ) -> list[Row]:
     """Run a read, within the limit of bytes; raises `Stale` as `fetch_current` does."""
+    try:
+        return _fetch_limited(store, context, statement, literals)
+    except Conflict as conflict:
+        raise with_summed_fields(conflict, statement) from conflict
+
+
+def with_summed_fields(refused: Refused, statement: Statement) -> Refused:
+    """Name the fields of sums and averages in a refusal of a value that is out of range."""
+    # Reads compute no other values that could be.
+    fields = list(dict.fromkeys(path[1] for path in statement.paths if path[0] in _SUMS))
+    if refused.problems[0].code != "VALUE_OUT_OF_RANGE" or not fields:
+        return refused
+    names = ", ".join(f'"{name}"' for name in fields)
+    message = f"The sum of the values of {names} is out of range."
+    named = {"field": fields[0]} if len(fields) == 1 else {"fields": fields}
+    return Refused(Problem("VALUE_OUT_OF_RANGE", message, named))
+
+
+def _fetch_limited(
+    store: Store, context: RequestContext, statement: Statement, literals: Sequence[object]
+) -> list[Row]:
     # PostgreSQL plans each search anew: the best plan depends on how rare its words are.
     reader = context.reads
     fetch = reader.fetch_unprepared if statement.is_search else reader.fetch

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, NoReturn
 
 from cms.database.connections import Row
+from cms.database.error_mapping import Conflict
 from cms.errors import Refused, combined, invalid_query
 from cms.items.read.prepare import ReadRequest, prepare_read
-from cms.items.read.reads import Item
+from cms.items.read.reads import Item, with_summed_fields
 from cms.items.transfer.formats import FORMATS
 from cms.processes.memory import LARGE, note_memory_use
 from cms.query.language.brackets import nested_params
@@ -69,7 +70,10 @@ def _open_stream(store: Store, request: ReadRequest, context: RequestContext) ->
         store.json_path_record.add(statement.indexable_json_paths)
     # An item has one key for all paths into the same nested object.
     keys = list(dict.fromkeys(path[0] for path in statement.paths))
-    return _ItemStream(_with_first_batch(_items(batches, statement, context)), keys)
+    try:
+        return _ItemStream(_with_first_batch(_items(batches, statement, context)), keys)
+    except Conflict as conflict:
+        raise with_summed_fields(conflict, statement) from conflict
 
 
 def _refuse_format(store: Store, request: ReadRequest, context: RequestContext) -> NoReturn:

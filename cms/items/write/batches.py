@@ -28,7 +28,7 @@ from cms.items.write.calls import (
 from cms.items.write.transaction.executor import Executor
 from cms.items.write.transaction.named_keys import require_query
 from cms.items.write.transaction.preconditions import check_match, check_singleton
-from cms.items.write.transaction.rows import lock_rows
+from cms.items.write.transaction.rows import lock_rows, with_exchange
 from cms.processes.memory import note_memory_use
 from cms.query.language.operations import (
     NAMING_FIELDS,
@@ -91,6 +91,8 @@ def _run_batch(batch: _BatchRun, operations: Sequence[BatchOperation]) -> bytes:
         except Refused as refused:
             if number and refused.inquiry:
                 refused.inquiry = partial(_problems_of_values, refused.inquiry)
+            if len(operations) > 1 and operation.method == "update":
+                refused = refused.map_problems(with_exchange)
             raise refused.map_problems(partial(in_operation, operation=number)) from refused
     return jsontext.dumps({"data": answers})
 

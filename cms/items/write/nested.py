@@ -29,6 +29,7 @@ from cms.items.write.stages.resolved_rows import ResolvedRow, ResolvedSet, walk_
 from cms.items.write.stages.written_rows import WrittenRows
 from cms.items.write.transaction.executor import Executor
 from cms.items.write.transaction.rows import as_stored, has_one_text, lock_rows
+from cms.schema.payload import REPEATED, invalid_item
 
 
 class CompletePayload(NamedTuple):
@@ -164,9 +165,14 @@ class _TreeAuthorization:
             return root
         stored = as_stored(self._executor, root.collection, root.stored_keys)
         rows: list[ResolvedRow] = []
+        named: set[str] = set()
         for row in root.rows:
             if row.key is not None:
                 row = row._replace(key=stored.get(row.key, row.key))
+                if row.key in named:
+                    problem = invalid_item(REPEATED, root.collection.name, root.key_field)
+                    self._payload.parser.problems.add(problem, row.position)
+                named.add(str(row.key))
             rows.append(row)
         return root._replace(rows=rows)
 

@@ -34,7 +34,13 @@ from cms.items.write.stages.resolved_rows import (
     deletes_dropped,
 )
 from cms.items.write.transaction.executor import Executor
-from cms.items.write.transaction.rows import as_stored, column_by_key, has_one_text, lock_list
+from cms.items.write.transaction.rows import (
+    as_stored,
+    column_by_key,
+    has_one_text,
+    list_values,
+    lock_list,
+)
 from cms.query.language.ast import AtField, OperatorTest, Pick, Query, Slot
 from cms.query.sql.arguments import key_cast
 from cms.schema.auto_fields import takes_null
@@ -44,7 +50,7 @@ from cms.schema.payload import MISSING_KEY, REPEATED, RowValues, invalid_item
 
 _NO_VALUES: Mapping[int, str] = {}
 
-ValuesByKey = Mapping[str, Mapping[str, str | None]]
+StoredTexts = Mapping[str, dict[str, str | None]]
 """What rows hold in some of their fields, as text, by their keys."""
 
 
@@ -59,7 +65,7 @@ class _ListState:
     """
 
     near_values: Mapping[int, str]
-    stored: ValuesByKey
+    stored: StoredTexts
     stored_keys: Mapping[str, str]
     named: frozenset[str]
 
@@ -136,16 +142,22 @@ class Resolver:
         return ResolvedToOne(field.name, field.link, resolved, field.pairs)
 
     def _stored_keys(
-        self, parsed: ParsedSet, stored: ValuesByKey, stored_keys: Mapping[str, str]
+        self, parsed: ParsedSet, stored: StoredTexts, stored_keys: Mapping[str, str]
     ) -> dict[int, str | None]:
         """Return the keys of the stored rows of a set by their numbers; all other rows are new."""
         keys: dict[int, str | None] = {}
+        named: set[str] = set()
         for number, row in enumerate(parsed.rows):
             key = row.values.get(parsed.key_field)
             if key is not None:
                 key = stored_keys.get(key, key)
             # A row under `create` is new even if its key is stored: the database refuses it then.
-            if key in stored and row.expects is not Expects.ABSENT:
+            if key is not None and key in stored and row.expects is not Expects.ABSENT:
+                # Objects of one key are one row already, unless it is written in several ways.
+                if key in named:
+                    problem = invalid_item(REPEATED, parsed.collection.name)
+                    self._problems.add(problem, row.position)
+                named.add(key)
                 keys[number] = key
             elif row.expects is Expects.PRESENT:
                 # Without this entry the row would count as a new one.
@@ -192,6 +204,7 @@ class Resolver:
         self._lock(field, keys, replaced)
         fields = (field.link.far, *self._visible_order_field(field))
         stored = self._stored(elements.collection, keys, fields)
+        self._name_lists(field, stored, near_values)
         return _ListState(near_values, stored, stored_keys, named)
 
     def _visible_order_field(self, field: ParsedToMany) -> tuple[str, ...]:
@@ -245,6 +258,21 @@ class Resolver:
                 near_values[owners[key]] = value
         return near_values
 
+    def _name_lists(
+        self, field: ParsedToMany, stored: StoredTexts, near_values: Mapping[int, str]
+    ) -> None:
+        """Write the values by which elements belong to lists as those of the owners are written."""
+        collection = field.elements.collection
+        far = field.link.far
+        if has_one_text(collection.fields[far]) or not stored or not near_values:
+            return
+        owners = list(near_values.values())
+        lists = list_values(self._executor, collection, far, keys=list(stored), near_values=owners)
+        for key, row in stored.items():
+            # What is hidden from the caller stays so.
+            if row[far] is not None:
+                row[far] = lists.get(key, row[far])
+
     # Rows that leave lists
 
     def _dropped(self, field: ParsedToMany, state: _ListState) -> dict[str, int]:
@@ -286,6 +314,7 @@ class Resolver:
         elements = field.elements
         # Read as the caller sees them: elements that are hidden from it stay in the list.
         stored = self._read(elements.collection, far, list(owners), (far,))
+        self._name_lists(field, stored, state.near_values)
         for key, row in stored.items():
             if key not in state.named:
                 dropped.setdefault(key, owners[str(row[far])])
@@ -347,7 +376,7 @@ class Resolver:
 
     def _stored(
         self, collection: Collection, keys: Sequence[str], fields: tuple[str, ...]
-    ) -> ValuesByKey:
+    ) -> StoredTexts:
         """Return stored values by their primary keys, without those of rows that are hidden."""
         if not keys:
             return {}
@@ -355,7 +384,7 @@ class Resolver:
 
     def _read(
         self, collection: Collection, column: str, values: Sequence[str], fields: tuple[str, ...]
-    ) -> ValuesByKey:
+    ) -> StoredTexts:
         """Return the rows that hold one of the values in a column."""
         picks = tuple(Pick(name, FieldName(name)) for name in fields)
         is_one_of = AtField(FieldName(column), OperatorTest("_in", (Slot(0),)))

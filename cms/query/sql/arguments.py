@@ -85,7 +85,8 @@ class ArgumentSlots:
 
 def array_type(field: Field) -> str:
     """Return the type of an array's elements: text where the column's type has no plain array."""
-    return field.type.array_cast or field.type.cast
+    # A key of single precision equals only what is rounded in the same way.
+    return field.type.rounded_cast or field.type.array_cast or field.type.cast
 
 
 def key_cast(key: Field) -> str:

@@ -73,6 +73,24 @@ def stored_keys(collection: Collection, arguments: ArgumentSlots) -> Fragment:
     )
 
 
+def list_values(collection: Collection, far: str, arguments: ArgumentSlots) -> Fragment:
+    """Print the read of which value rows hold in a column; its rows are a key and that value.
+
+    The first argument is the keys, the second the values, of which each row's is told as it came.
+    """
+    return fill(
+        "SELECT t.{0}::text, named.value "
+        "FROM (SELECT unnest({4}) AS value, unnest({5}) AS stored) AS named "
+        "JOIN {1} AS t ON t.{2} = named.stored WHERE t.{0} = ANY ({3})",
+        name(collection.key.name),
+        name(collection.name),
+        name(far),
+        arguments.column(0, key_cast(collection.key)),
+        arguments.column(1, "text"),
+        arguments.column(2, key_cast(collection.fields[far])),
+    )
+
+
 def history_key(collection: Collection, key: str) -> Fragment:
     """Print the read of a key as history names its item, which may be stored no more."""
     # As it is stored, where it is: a decimal key may be written 1 and 1.00.

@@ -330,12 +330,12 @@ def aggregate(item: AggregateValue, level: int) -> Fragment:
     if isinstance(item.value.at, JsonPath):
         return json_paths.aggregate(item.function, json_member(item.value, item.value.at, level))
     function = AGGREGATES[item.function]
-    if item.value.own_cast(function.trait):
+    value = compared(item.value, level, function.trait)
+    if function.trait is Trait.ORDER and item.value.own_cast(function.trait):
         # min() and max() know few of these types, and all of them have an order.
         order = "ASC" if item.function == "min" else "DESC"
-        shape = "(array_agg({0} ORDER BY {0} {1} NULLS LAST))[1]"
-        return fill(shape, compared(item.value, level, function.trait), text(order))
-    return fill(function.sql, expression(item.value, level))
+        return fill("(array_agg({0} ORDER BY {0} {1} NULLS LAST))[1]", value, text(order))
+    return fill(function.sql, value)
 
 
 def aggregate_output(item: AggregateValue, level: int) -> Fragment:

@@ -214,7 +214,8 @@ def _integers_up_to(maximum: str) -> str:
         if digit != "0":
             smaller = f"[0-{int(digit) - 1}]"
             alternatives.append(f"{maximum[:index]}{smaller}[0-9]{{{rest - index}}}")
-    return f"^-?({'|'.join((*alternatives, maximum))})$"
+    # There is one more negative number than positive ones.
+    return f"^(-?({'|'.join((*alternatives, maximum))})|-{int(maximum) + 1})$"
 
 
 _NUMBER_TRAITS = frozenset(
@@ -228,7 +229,9 @@ _NUMBER_TRAITS = frozenset(
     }
 )
 _NUMBER_MARKERS = frozenset({"cast-boolean"})
-_JSON_NUMBER = {"type": "number"}
+_JSON_NUMBER = {
+    "anyOf": [{"type": "number"}, {"type": "string", "enum": list(_NOT_FINITE)}],
+}
 # JSON has no NaN and no infinity: to_json makes texts of them.
 _NUMBER_OR_TEXT = "to_json({0})"
 

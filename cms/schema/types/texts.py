@@ -20,6 +20,7 @@ from cms.schema.types.field_type import (
     FastPath,
     FieldFunction,
     FieldType,
+    Parse,
     Search,
     Trait,
     ValueSize,
@@ -48,6 +49,7 @@ _TEXT_TRAITS = frozenset(
     }
 )
 _DEFAULT_LENGTH = 255
+_BIT_LENGTH = re.compile(r"\((\d+)\)")
 TEXT_TYPES = frozenset({"string", "text"})
 
 
@@ -68,6 +70,24 @@ def parse_unknown(value: object) -> str:
     # A number with very many digits would keep PostgreSQL busy.
     check_numbers(text)
     return text
+
+
+def bits_parser(data_type: str) -> Parse:
+    """Return the parser for a column such as `bit(3)`, or `bit varying(3)`, which takes fewer."""
+    length = _BIT_LENGTH.search(data_type)
+    bits = "[01]*"
+    if length:
+        shortest = 0 if "varying" in data_type else length[1]
+        bits = f"[01]{{{shortest},{length[1]}}}"
+    pattern = re.compile(bits)
+
+    def parse_bits(value: object) -> str:
+        text = parse_unknown(value)
+        if pattern.fullmatch(text) is None:
+            raise ValueError(f"it must be of the form {bits}")
+        return text
+
+    return parse_bits
 
 
 def parse_uuid(value: object) -> str:

@@ -12,6 +12,7 @@ from cms.database.error_mapping import RULE_BROKEN, Conflict
 from cms.errors import Problem, abbreviated, capitalized
 from cms.items.write.stages.problems import with_position
 from cms.items.write.stages.resolved_rows import ResolvedRow
+from cms.items.write.transaction.rows import has_one_text
 from cms.schema.model import CheckConstraint, Collection
 from cms.schema.types.field_type import Trait
 
@@ -119,6 +120,10 @@ def _find_in_field(
         # PostgreSQL names no value here, but prints the row that failed.
         failing = _failing_value(conflict.server_text, name, collection)
         candidates = _rows_with_value(candidates, name, failing)
+    if not candidates and not has_one_text(collection.fields[name]):
+        # PostgreSQL writes such a value in its own way, so that only a single row can be told.
+        holding = [row for row in rows if _may_hold(row, name, None)]
+        candidates = holding if len(holding) == 1 else []
     if not candidates:
         return None
     return _ValueSource(candidates[0], name)
@@ -128,7 +133,8 @@ def _may_hold(row: ResolvedRow, name: str, value: str | None) -> bool:
     """Tell whether a row may hold a value in a field; None is a value that is not known."""
     if row.values.get(name) is None:
         return False
-    return value is None or value in _spellings(row, name)
+    # A text in char(n) is named with its padding.
+    return value is None or value in _spellings(row, name) or value.rstrip() == row.values[name]
 
 
 def _hold_different_values(rows: Iterable[ResolvedRow], name: str) -> bool:

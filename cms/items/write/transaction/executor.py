@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from cms.access.dependencies import Dependencies
 from cms.database.connections import Row, Transaction
+from cms.database.error_mapping import Conflict
 from cms.errors import not_found
 from cms.fragment import Fragment
 from cms.items.read.portions import portions_of
 from cms.items.read.prepare import ReadRequest, prepare_read, statement_for
-from cms.items.read.reads import Item, data_of, prepare_item_read
+from cms.items.read.reads import Item, data_of, prepare_item_read, with_summed_fields
 from cms.query.language.ast import OperatorTest, ParsedQuery, Query, RowOutput, Slot
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.statement import Statement
@@ -144,7 +145,10 @@ class Executor:
         # The operations of a batch share what one answer may take.
         max_bytes = allowance.bytes_left if allowance else self.store.max_answer_size
         chunking = portions_of(self.store, statement, max_bytes=max_bytes, row_count=row_count)
-        return self.transaction.read(statement.text, values, chunking=chunking)
+        try:
+            return self.transaction.read(statement.text, values, chunking=chunking)
+        except Conflict as conflict:
+            raise with_summed_fields(conflict, statement) from conflict
 
     # Writes
 

@@ -8,8 +8,10 @@ Nothing here checks permissions: the rows are authorized before.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from cms.database.connections import Row, single_value, single_values
+from cms.database.error_mapping import Conflict
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, not_found
 from cms.fragment import Fragment
@@ -99,7 +101,13 @@ def update_rows(
     for columns, indexes in groups.items():
         group_keys = at_indexes(keys, indexes)
         group = at_indexes(rows, indexes)
-        returned = _update_group(executor, collection, columns, group_keys, group)
+        try:
+            returned = _update_group(executor, collection, columns, group_keys, group)
+        except Conflict as conflict:
+            if len(groups) == 1:
+                raise
+            problem = with_exchange(conflict.problems[0])
+            raise Conflict(problem, conflict.value, server_text=conflict.server_text) from conflict
         for number, key, revision in returned:  # PostgreSQL counts the rows from 1
             written[indexes[number - 1]] = (key, revision)
         if len(returned) < len(indexes):
@@ -150,6 +158,17 @@ def group_by_columns(rows: Sequence[RowValues]) -> Mapping[ColumnNames, Sequence
     return {names: sorted(indexes) for names, indexes in groups.items()}
 
 
+def with_exchange(problem: Problem) -> Problem:
+    """Tell how items exchange unique values, where several statements have changed them.
+
+    A unique constraint is checked at the end of each statement.
+    """
+    if problem.code != "RECORD_NOT_UNIQUE":
+        return problem
+    how = "Items exchange such values in one array whose elements name the same fields."
+    return replace(problem, message=f"{problem.message} {how}")
+
+
 # Locks and columns
 
 
@@ -188,6 +207,27 @@ def column_by_key(
         ("column", collection.name, column, cast),
         lambda: locks.column_by_key(collection, column, ArgumentSlots(), cast),
         [array(keys)],
+        collection=collection,
+    )
+    return dict(rows)
+
+
+def list_values(
+    executor: Executor,
+    collection: Collection,
+    far: str,
+    *,
+    keys: Sequence[str],
+    near_values: Sequence[str],
+) -> dict[str, str]:
+    """Return which of `near_values` rows hold in the column `far`, by their keys.
+
+    Equal values may have several texts. Rows that hold none of them are left out.
+    """
+    rows = executor.run_cached(
+        ("list values", collection.name, far),
+        lambda: locks.list_values(collection, far, ArgumentSlots()),
+        [array(keys), array(near_values), array(near_values)],
         collection=collection,
     )
     return dict(rows)
