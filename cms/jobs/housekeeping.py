@@ -17,7 +17,7 @@ WORKER_TIMEOUT_SECONDS = 30.0
 MAX_ATTEMPTS = 20
 """A job that lost its worker so often is given up: it may be what kills them."""
 RETENTION_DAYS = 7
-FETCHERS = 4
+FETCHERS = 3
 """The rows of one worker in `procrastinate_workers`: it has a fetcher for each group of tasks."""
 
 
