@@ -274,8 +274,7 @@ search_indexes AS MATERIALIZED (  -- for parts of words, and for whole words, wh
             -- Another program has changed the collation since: searches do not use it.
             ELSE 'useless'
         END AS kind,
-        (SELECT relname FROM pg_class WHERE oid = index.indexrelid) AS name,
-        index.indnkeyatts AS columns
+        (SELECT relname FROM pg_class WHERE oid = index.indexrelid) AS name
     FROM tables
     JOIN pg_index AS index ON index.indrelid = tables.oid
     JOIN pg_depend AS depend
@@ -384,7 +383,7 @@ SELECT
         WHERE table_name IN (TABLE changed)
     ), '[]')::text AS indexes,
     coalesce((
-        SELECT json_agg(search_indexes ORDER BY table_name, column_name, columns)
+        SELECT json_agg(search_indexes ORDER BY table_name, column_name, name)
         FROM search_indexes
         WHERE table_name IN (TABLE changed)
     ), '[]')::text AS search_indexes,
