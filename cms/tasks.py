@@ -25,7 +25,6 @@ from cms.structure.index_builds import (
     run_former_build_job,
     run_index_build_job,
 )
-from cms.structure.word_indexes import WORD_INDEX_TASK, run_word_index_job
 
 
 def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
@@ -66,14 +65,9 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
             attempts=10,
             max_concurrent=INDEX_BUILDS,
         ),
-        Task(
-            WORD_INDEX_TASK,
-            partial(run_word_index_job, database),
-            attempts=10,
-            max_concurrent=INDEX_BUILDS,
-        ),
-        # For jobs of the version before.
+        # For jobs of the version before; indexes of whole words are not made any more.
         Task(FORMER_BUILD_TASK, partial(run_former_build_job, database)),
+        Task("word_index_build", lambda _job: None),
         Task("maintain", maintain, attempts=5, wait=timedelta(minutes=5), cron="17 3 * * *"),
     )
 

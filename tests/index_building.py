@@ -40,6 +40,12 @@ TAKE_SNAPSHOT = b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT 1"
 WRITE = b"INSERT INTO things (a) VALUES ('x')"
 
 
+def indexed_words(*columns: str) -> str:
+    """Return what an index of whole words is over, as former versions made them."""
+    shape = r"regexp_split_to_array(regexp_replace(system_fold({}), '\w{{61,}}', ' ', 'g'), '\W+')"
+    return f"USING gin ({', '.join(map(shape.format, columns))})"
+
+
 def work(config: Config, database: Database) -> None:
     """Do the jobs that are due, in place of a worker."""
     drain(config, database, [Task(INDEX_BUILD_TASK, partial(run_index_build_job, database))])

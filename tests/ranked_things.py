@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cms.query.sql import relevance_page, relevance_sample
-from cms.schema.types.field_type import IndexKind
-from cms.structure.word_indexes import make_word_indexes
+from cms.query.sql import select
 from tests.members import may, member
 from tests.things import Stage, Table, field, table
 
@@ -23,7 +21,7 @@ EQUAL: dict[str, int] = {}
 WEIGHTED = {"title": 10, "label": 10, "size": 2}
 """What fields count; all others count 1."""
 
-BLOCK = 8192
+MAX_RANKED = 8
 OWNERS = ("a cat", "hotdog", "bird 7")
 """The texts of the related items with the keys 1, 2, 3."""
 
@@ -46,14 +44,10 @@ IN_BODY = {**PART, "body": "a cat"}
 
 
 @contextmanager
-def large_from_one_block_on() -> Iterator[None]:
-    """Have pages by relevance read as in large collections, within the block."""
+def ranking_few() -> Iterator[None]:
+    """Have pages by relevance rank `MAX_RANKED` items at most, within the block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(relevance_sample, "LARGE_BYTES", 0)
-        patch.setattr(relevance_sample, "SAMPLE_BYTES", BLOCK)
-        # In the small collections here most pages would be read in order.
-        patch.setattr(relevance_sample, "EXPECTED_ROWS", 12)
-        patch.setattr(relevance_page, "MAX_ROWS_IN_ORDER", 12)
+        patch.setattr(select, "MAX_RANKED", MAX_RANKED)
         yield
 
 
@@ -108,25 +102,6 @@ def searched(stage: Stage, weights: dict[str, int]) -> Searched:
     )
 
 
-def with_words(stage: Stage, searched: Searched) -> Searched:
-    """Give a collection the indexes of words, as `cms index --words` does."""
-    store = stage.admin.app.store
-    catalogue = store.snapshots.current().catalogue
-    assert make_word_indexes(store.database, catalogue, searched.admin.name) == list(TEXTS)
-    return searched
-
-
-def with_words_apart(stage: Stage, searched: Searched) -> Searched:
-    """Give a collection an index of words for each text, as earlier versions have made them."""
-    index_each_text(stage, searched.admin.name, TEXTS)
-    return searched
-
-
-def index_each_text(stage: Stage, table: str, columns: Iterable[str]) -> None:
-    for column in columns:
-        stage.execute(f'CREATE INDEX ON "{table}" {IndexKind.WORDS.value.replace("{0}", column)}')
-
-
 def with_owners(stage: Stage, searched: Searched) -> Searched:
     """Have searches look into the owners of items, too."""
     owners = table(stage.admin, field("name", "string"))
@@ -171,10 +146,10 @@ def count_of(word: str, name: str, value: object, weight: int) -> int:
     return 1_000_000 + weight if is_whole else weight
 
 
-def ranked(searched: Searched, rows: list[Row], words: list[str], sort: str) -> list[int]:
-    """The ids of the found rows in the order of the answer."""
+def found_items(searched: Searched, rows: list[Row], words: list[str]) -> list[tuple[int, Row]]:
+    """The found rows in the order of their keys, each with its relevance."""
     names = (*TEXTS, "size", "code", "id")
-    found = []
+    found: list[tuple[int, Row]] = []
     for row in rows:
         counts = [
             max(count_of(word, name, row[name], searched.weights.get(name, 1)) for name in names)
@@ -182,10 +157,19 @@ def ranked(searched: Searched, rows: list[Row], words: list[str], sort: str) -> 
         ]
         owner = OWNERS[row["owner"] - 1] if row["owner"] else ""
         if all(count or word in owner for count, word in zip(counts, words, strict=True)):
-            # PostgreSQL has nulls as the largest.
-            size = float("inf") if row["size"] is None else row["size"]
-            found.append((-sum(counts), -size if sort else 0, row["id"]))
-    return [id for *_, id in sorted(found)]
+            found.append((sum(counts), row))
+    return found
+
+
+def ranked(found: list[tuple[int, Row]], sort: str) -> list[int]:
+    """The ids of rows in the order of the answer."""
+    direction = 1 if sort.startswith("-") else -1
+    order: list[tuple[float, float, int]] = []
+    for count, row in found:
+        # PostgreSQL has nulls as the largest.
+        size = float("inf") if row["size"] is None else row["size"]
+        order.append((direction * count, -size if sort.endswith("-size") else 0, row["id"]))
+    return [id for *_, id in sorted(order)]
 
 
 def pages_by_cursor(things: Table, query: str) -> Iterator[int]:

@@ -138,18 +138,16 @@ def doctor(*, providers: bool) -> None:
 @cms.command()
 @click.argument("collection", required=False)
 @click.argument("path", required=False)
-@click.option("--words", is_flag=True, help="Of the words in all searched texts, for _relevance.")
 @click.option("--drop", is_flag=True, help="Drop the index instead.")
-def index(collection: str | None, path: str | None, *, words: bool, drop: bool) -> None:
+def index(collection: str | None, path: str | None, *, drop: bool) -> None:
     """List, make and drop indexes over fields and paths into JSON fields.
 
     `cms index` lists those of all collections, `cms index articles` those of one. `cms index
-    articles meta.price` makes one, while the service runs; with --drop it goes again. `cms index
-    articles --words` makes those that find whole words for pages by relevance.
+    articles meta.price` makes one, while the service runs; with --drop it goes again.
     """
     from cms.cli.index import IndexCommand, run_index_command
 
-    run_index_command(current_config(), IndexCommand(collection, path, words=words, drop=drop))
+    run_index_command(current_config(), IndexCommand(collection, path, drop=drop))
 
 
 @cms.group()

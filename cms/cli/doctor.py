@@ -283,7 +283,7 @@ def _connections(server: ServerInfo, config: Config) -> Finding:
     streams = 0 if config.database_read_url else max_streams(config.database_pool_size)
     # Each process has pools of its own.
     web_connections = config.web_concurrency * (config.database_pool_size * pools + streams)
-    max_jobs = config.worker_concurrency + config.flows_concurrency + 2 * INDEX_BUILDS
+    max_jobs = config.worker_concurrency + config.flows_concurrency + INDEX_BUILDS
     # Two more than jobs, as `cms worker` sets its pool.
     worker_connections = (max_jobs + 2) * pools + QUEUE_CONNECTIONS
     needed = web_connections + worker_connections + SPARE_CONNECTIONS

@@ -20,7 +20,6 @@ from cms.structure.value_indexes import (
     make_index,
     value_indexes,
 )
-from cms.structure.word_indexes import drop_word_indexes, make_word_indexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,6 @@ class IndexCommand:
 
     collection: str | None
     path: str | None
-    words: bool
     drop: bool
 
 
@@ -37,11 +35,7 @@ def run_index_command(config: Config, command: IndexCommand) -> None:
     """List, make or drop indexes; raises `click.UsageError` where a name is missing."""
     collection = command.collection
     path = command.path
-    if command.words:
-        if collection is None or path is not None:
-            raise click.UsageError("--words needs a collection, and no field.")
-        change_word_indexes(config, collection=collection, drop=command.drop)
-    elif collection is None or path is None:
+    if collection is None or path is None:
         if command.drop:
             raise click.UsageError("--drop needs a collection and a field or path.")
         list_indexes(config, collection)
@@ -85,16 +79,6 @@ def drop_value_index(config: Config, *, collection: str, path: str) -> None:
     if not names:
         raise click.ClickException(f"{collection} has no index of {target} that could be dropped.")
     say(f"Dropped the index of {target} of {collection}.")
-
-
-def change_word_indexes(config: Config, *, collection: str, drop: bool) -> None:
-    with _database(config) as (database, catalogue):
-        if drop:
-            dropped = drop_word_indexes(database, catalogue, collection)
-            say(f"{collection} has no index of words any more: {len(dropped)} dropped.")
-        else:
-            made = make_word_indexes(database, catalogue, collection)
-            say(f"{collection} has indexes of the words in its searched texts: {len(made)} new.")
 
 
 @contextmanager

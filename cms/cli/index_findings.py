@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 
 from cms.cli.finding import OK, WARNING, Finding
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.schema.model import Catalogue, Collection
+from cms.schema.model import Catalogue
 from cms.schema.records import Record, collection_record, field_record, relation_record
 from cms.structure.index_states import (
     FAILED,
@@ -16,7 +15,7 @@ from cms.structure.index_states import (
     with_relation_states,
     with_search_states,
 )
-from cms.structure.search_indexes import searched_texts, word_indexes
+from cms.structure.search_indexes import useless_search_indexes
 
 
 def index_findings(transaction: Transaction, catalogue: Catalogue) -> Iterator[Finding]:
@@ -25,16 +24,12 @@ def index_findings(transaction: Transaction, catalogue: Catalogue) -> Iterator[F
         *_failed_fields(transaction, catalogue),
         *_failed_foreign_keys(transaction, catalogue),
         *_failed_searches(transaction, catalogue),
-        *_incomplete_words(catalogue),
-        *_useless_words(catalogue),
+        *_useless(catalogue),
         *_remains(transaction),
     ]
     if not sentences:
         yield Finding(OK, "indexes: all that were asked for are there, or are being built")
     yield from (Finding(WARNING, f"indexes: {sentence}") for sentence in sentences)
-    names = [name for name, owner in sorted(catalogue.collections.items()) if _has_words(owner)]
-    if names:
-        yield Finding(OK, f"indexes of words: {', '.join(names)}")
 
 
 def _failed_fields(transaction: Transaction, catalogue: Catalogue) -> Iterator[str]:
@@ -92,44 +87,13 @@ def _failed_searches(transaction: Transaction, catalogue: Catalogue) -> Iterator
             )
 
 
-def _incomplete_words(catalogue: Catalogue) -> Iterator[str]:
-    for name, collection in sorted(catalogue.collections.items()):
-        if not _has_words(collection):
-            continue
-        command = _words_command(name)
-        for index in word_indexes(collection):
-            indexes = [_word_index(collection, column) for column in index.columns]
-            if None in indexes:
-                column = index.columns[indexes.index(None)]
-                yield f"the words of {name}.{column} have none as others have; run `{command}`"
-            elif len(set(indexes)) > 1:
-                yield f"the words of {name} have several where one is faster; run `{command}`"
-
-
-def _useless_words(catalogue: Catalogue) -> Iterator[str]:
-    """Yield what an index of words has of a text that is not searched: each write pays for it."""
-    for name, collection in sorted(catalogue.collections.items()):
-        searched = searched_texts(collection)
-        options = () if word_indexes(collection) else ("--drop",)
-        for field in collection.columns:
-            if field.name not in searched and _word_index(collection, field.name):
-                yield (
-                    f"the words of {name}.{field.name} have one, and no search looks for them; run "
-                    f"`{_words_command(name, *options)}`"
-                )
-
-
-def _words_command(name: str, *options: str) -> str:
-    return shlex.join(["cms", "index", "--words", name, *options])
-
-
-def _word_index(collection: Collection, name: str) -> str | None:
-    column = collection.fields[name].column
-    return column.word_index if column else None
-
-
-def _has_words(collection: Collection) -> bool:
-    return any(field.column and field.column.word_index for field in collection.columns)
+def _useless(catalogue: Catalogue) -> Iterator[str]:
+    for collection in catalogue.collections.values():
+        for name in sorted(useless_search_indexes(collection)):
+            yield (
+                f"{name} of {collection.name} serves no search any more and costs every write; set "
+                "meta.searchable of the collection again, and it is dropped"
+            )
 
 
 def _remains(transaction: Transaction) -> Iterator[str]:

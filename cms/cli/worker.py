@@ -26,7 +26,7 @@ def run_worker(config: Config, *, parent_pipe: int | None = None) -> None:
     with watched_database(config) as dsn:
         # Each job runs in a thread and may need a connection; others return stalled jobs and
         # find what is due.
-        max_jobs = config.worker_concurrency + config.flows_concurrency + 2 * INDEX_BUILDS
+        max_jobs = config.worker_concurrency + config.flows_concurrency + INDEX_BUILDS
         worker_config = replace(config, database_url=dsn, database_pool_size=max_jobs + 2)
         database = Database(worker_config)
         database.metrics.open()

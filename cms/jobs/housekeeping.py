@@ -19,7 +19,7 @@ MAX_ATTEMPTS = 20
 RETENTION_DAYS = 7
 MAX_DELETED = 10_000
 """Jobs that one statement deletes."""
-FETCHERS = 4
+FETCHERS = 3
 """The rows of one worker in `procrastinate_workers`: it has a fetcher for each group of tasks."""
 
 

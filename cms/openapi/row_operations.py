@@ -33,7 +33,7 @@ from cms.openapi.operation import (
     write,
 )
 from cms.openapi.query_parameters import LIST, ONE
-from cms.query.language.parameters import COUNT_ESTIMATE, NEXT_CURSOR
+from cms.query.language.parameters import COUNT_ESTIMATE, NEXT_CURSOR, RANKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ _META = object_of(
         "filter_count": INTEGER,
         COUNT_ESTIMATE: INTEGER,
         NEXT_CURSOR: nullable(TEXT),
+        RANKED: INTEGER,
     }
 )
 

@@ -122,11 +122,7 @@ def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueR
 
 # Columns
 
-_SEARCH_INDEXES = {
-    "parts": "search_index",
-    "spoiled": "spoiled_search_index",
-    "words": "word_index",
-}
+_SEARCH_INDEXES = {"parts": "search_index", "useless": "useless_search_index"}
 _CONSTRAINT_REQUESTS = {"unique": "unique_request", "foreign_key": "foreign_key_request"}
 
 

@@ -6,7 +6,7 @@ has libpq quote them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Refused, abbreviated, invalid_payload
@@ -14,7 +14,7 @@ from cms.fragment import Fragment, commas, concat, fill, join, name, optional, p
 from cms.schema.defaults import computed_default
 from cms.schema.definitions import FieldDefinition
 from cms.schema.model import Column, Field, ForeignKey
-from cms.schema.types.field_type import DETERMINISTIC, INDEXED_WORDS, FieldType, IndexKind, Trait
+from cms.schema.types.field_type import DETERMINISTIC, FieldType, IndexKind, Trait
 
 _UNIQUE = "UNIQUE DEFERRABLE"
 """Checked when a statement ends, so that its rows can exchange their values."""
@@ -123,13 +123,6 @@ def index(
 def searched_text(column: str, *, is_nondeterministic: bool) -> Fragment:
     """Print the text in a column as indexes for searches have it."""
     return fill(DETERMINISTIC, name(column)) if is_nondeterministic else name(column)
-
-
-def word_index(table: str, texts: Sequence[Fragment], *, concurrently: bool = False) -> Fragment:
-    """Print one index of the words in several texts."""
-    words = [fill(INDEXED_WORDS, column) for column in texts]
-    option = optional(" CONCURRENTLY", when=concurrently)
-    return fill("CREATE INDEX{0} ON {1} USING gin ({2})", option, name(table), commas(words))
 
 
 def unique_index(table: str, column: str) -> Fragment:

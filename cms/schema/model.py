@@ -52,10 +52,9 @@ class Column:
     """Whether the column has a foreign key that stored rows may violate."""
     search_index: str | None = None
     """The index that finds texts which contain a word."""
-    spoiled_search_index: str | None = None
-    """One that serves no search since another program changed the collation."""
-    word_index: str | None = None
-    """The index that finds texts which have a word as a whole one."""
+    useless_search_index: str | None = None
+    """One that serves no search: of whole words, as former versions made them, or of a collation
+    that another program has changed since."""
     is_primary_key: bool = False
     foreign_table: str | None = None
     foreign_column: str | None = None

@@ -19,7 +19,7 @@ from cms.schema.model import Column, Field
 from cms.schema.records import column_record
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import TEXT_JSON
-from cms.structure.collection_indexes import drop_search_index
+from cms.structure.collection_indexes import drop_search_indexes
 from cms.structure.index_requests import (
     add_index,
     add_unique,
@@ -183,7 +183,7 @@ def _change_type(
             ddl.alter_column(field.collection, field.name, text("DROP DEFAULT"))
         )
     # Not every type has such an index; the new one gets its own when all changes are made.
-    drop_search_index(transaction, field, has_new_type=True)
+    drop_search_indexes(transaction, field)
     drop_path_indexes(transaction, field)
     # PostgreSQL would build them with the type, while nobody can use the table.
     drop_invalid_indexes(transaction, field)

@@ -25,7 +25,7 @@ from cms.store.store import Store
 from cms.store.write_attempts import StructureChange
 from cms.structure import metadata
 from cms.structure.alterations import alter, problems_of_change, rename_field
-from cms.structure.collection_indexes import drop_search_index, update_indexes
+from cms.structure.collection_indexes import update_indexes
 from cms.structure.column_changes import check_text_is_json
 from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.index_requests import (
@@ -199,7 +199,6 @@ def remove(
     if field.column:
         require_table(owner, "columns")
         give_up_index(transaction, field)
-        drop_search_index(transaction, field, has_new_type=False)
         transaction.execute_ddl(ddl.drop_column(collection, name))
     # By the catalogue as it was: stored rules still name the field.
     metadata.delete_field_records(transaction, collection, name, catalogue=catalogue)

@@ -48,10 +48,7 @@ FORMER_BUILD_TASK = "search_index"
 """Its former name, in jobs that a service of the version before has put in the queue."""
 
 INDEX_BUILDS = 1
-"""How many of these jobs a worker runs at a time, beside others: one may take hours.
-
-And as many that build indexes of words.
-"""
+"""How many of these jobs a worker runs at a time, beside others: one may take hours."""
 
 UNIQUE = "unique"
 FOREIGN_KEY = "foreign_key"

@@ -39,8 +39,7 @@ class DeferredIndex:
     """An index that is built outside any transaction, without blocking writers.
 
     With `steps` it is over a path into a JSON column. `is_unique` is for one that makes the column
-    unique. An index of words may be over `more_columns`. `nondeterministic` are columns whose
-    collation takes different texts for equal ones.
+    unique. The collation of a nondeterministic column takes different texts for equal ones.
     """
 
     table: str
@@ -48,13 +47,8 @@ class DeferredIndex:
     kind: IndexKind = IndexKind.VALUES
     steps: tuple[str, ...] = ()
     is_unique: bool = False
-    more_columns: tuple[str, ...] = ()
     # Not compared: a column that is renamed meanwhile has the same index.
-    nondeterministic: frozenset[str] = attribute(default=frozenset(), compare=False)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column, *self.more_columns)
+    is_nondeterministic: bool = attribute(default=False, compare=False)
 
     def check_buildable(self, database: Database) -> None:
         """Raise `Refused` INVALID_QUERY for an index of a partitioned table."""
@@ -133,19 +127,12 @@ class DeferredIndex:
         if self.steps:
             path = array(self.steps)
             return ddl.path_index(self.table, self.column, path, concurrently=concurrently)
-        texts = list(map(self._text, self.columns))
-        if self.more_columns:
-            return ddl.word_index(self.table, texts, concurrently=concurrently)
-        return ddl.index(self.table, texts[0], self.kind, concurrently=concurrently)
-
-    def _text(self, column: str) -> Fragment:
-        return ddl.searched_text(
-            column, is_nondeterministic=self._is_of_expression and column in self.nondeterministic
-        )
+        column = ddl.searched_text(self.column, is_nondeterministic=self.is_nondeterministic)
+        return ddl.index(self.table, column, self.kind, concurrently=concurrently)
 
     @property
     def _is_of_expression(self) -> bool:
-        return self.kind in {IndexKind.TRIGRAMS, IndexKind.WORDS} or bool(self.steps)
+        return self.kind is IndexKind.TRIGRAMS or bool(self.steps)
 
     def drop_invalid(self, database: Database) -> None:
         """Drop the index of a failed build, which serves no read.

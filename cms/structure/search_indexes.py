@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cms.database.connections import Transaction
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
 from cms.schema.types.field_type import IndexKind, Search
 from cms.structure.indexes import DeferredIndex, large_tables
-
-MAX_INDEX_COLUMNS = 32
-"""How many columns an index of PostgreSQL may have."""
 
 
 def is_searchable(collection: Collection) -> bool:
@@ -33,46 +28,26 @@ def search_indexes(collection: Collection, extensions: frozenset[str]) -> list[D
             indexes.append(DeferredIndex(collection.name, field.name))
         # Without the extension searches still work, but read the whole table.
         elif "pg_trgm" in extensions:
-            index = DeferredIndex(collection.name, field.name, IndexKind.TRIGRAMS)
-            indexes.append(replace(index, nondeterministic=_nondeterministic(collection)))
+            indexes.append(_trigram_index(field))
     return indexes
 
 
-def _nondeterministic(collection: Collection) -> frozenset[str]:
-    return frozenset(
-        field.name
-        for field in collection.columns
-        if field.column is not None and field.column.is_nondeterministic
+def _trigram_index(field: Field) -> DeferredIndex:
+    return DeferredIndex(
+        field.collection,
+        field.name,
+        IndexKind.TRIGRAMS,
+        is_nondeterministic=field.column is not None and field.column.is_nondeterministic,
     )
 
 
-def searched_texts(collection: Collection) -> list[str]:
-    """Return the fields in which searches look for words, with indexes or without."""
-    return [
-        field.name
-        for field in collection.columns
-        if field.is_searchable
-        and field.type.search is Search.CONTAINED
-        and not field.type.is_text_form
-    ]
-
-
-def word_indexes(collection: Collection) -> list[DeferredIndex]:
-    """Return the indexes that pages by relevance may have: one of the words of all searched texts.
-
-    More texts than an index has room for have several. Only `cms index` makes them, because not
-    everybody sorts by relevance, and writes pay for them.
-    """
-    if not is_searchable(collection):
-        return []
-    texts = searched_texts(collection)
-    indexes: list[DeferredIndex] = []
-    for start in range(0, len(texts), MAX_INDEX_COLUMNS):
-        first, *others = texts[start : start + MAX_INDEX_COLUMNS]
-        more_columns = tuple(others)
-        index = DeferredIndex(collection.name, first, IndexKind.WORDS, more_columns=more_columns)
-        indexes.append(replace(index, nondeterministic=_nondeterministic(collection)))
-    return indexes
+def useless_search_indexes(collection: Collection) -> set[str]:
+    """Return the names of indexes for searches that serve none any more."""
+    names: set[str] = set()
+    for field in collection.columns:
+        if field.column is not None and field.column.useless_search_index is not None:
+            names.add(field.column.useless_search_index)
+    return names
 
 
 def missing_search_indexes(

@@ -262,20 +262,19 @@ indexes AS MATERIALIZED (
       AND index.indpred IS NULL
       AND index.indisvalid
 ),
-search_indexes AS MATERIALIZED (  -- for words in texts, of several columns at once, and for parts of words
+search_indexes AS MATERIALIZED (  -- for parts of words, and for whole words, which former versions made
     SELECT
         tables.name AS table_name,
         attribute.attname AS column_name,
         CASE
-            WHEN pg_get_expr(index.indexprs, index.indrelid) NOT LIKE 'system_fold(%' THEN 'words'
+            WHEN pg_get_expr(index.indexprs, index.indrelid) NOT LIKE 'system_fold(%' THEN 'useless'
             WHEN attribute.attcollation IN (0, '"default"'::regcollation) THEN 'parts'
             WHEN (pg_get_expr(index.indexprs, index.indrelid) LIKE '%COLLATE "default"%') <> rules.collisdeterministic
                 THEN 'parts'
             -- Another program has changed the collation since: searches do not use it.
-            ELSE 'spoiled'
+            ELSE 'useless'
         END AS kind,
-        (SELECT relname FROM pg_class WHERE oid = index.indexrelid) AS name,
-        index.indnkeyatts AS columns
+        (SELECT relname FROM pg_class WHERE oid = index.indexrelid) AS name
     FROM tables
     JOIN pg_index AS index ON index.indrelid = tables.oid
     JOIN pg_depend AS depend
@@ -384,7 +383,7 @@ SELECT
         WHERE table_name IN (TABLE changed)
     ), '[]')::text AS indexes,
     coalesce((
-        SELECT json_agg(search_indexes ORDER BY table_name, column_name, columns)
+        SELECT json_agg(search_indexes ORDER BY table_name, column_name, name)
         FROM search_indexes
         WHERE table_name IN (TABLE changed)
     ), '[]')::text AS search_indexes,

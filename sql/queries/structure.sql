@@ -249,12 +249,9 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = index.indexrelid);
 
 -- name: find_search_indexes
--- The indexes for searches in one column, as they are now, whether they are of words, and whether other columns share
--- them: the transaction may have created them. `load_catalogue` has those of all columns.
-SELECT
-    class.relname,
-    pg_get_expr(index.indexprs, index.indrelid) LIKE 'regexp\_split\_to\_array(%',
-    index.indnkeyatts > 1
+-- The indexes for searches in one column, as they are now: the transaction may have created them. `load_catalogue` has
+-- those of all columns.
+SELECT class.relname
 FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
 JOIN pg_depend AS depend
@@ -283,26 +280,6 @@ WHERE attribute.attrelid = to_regclass(quote_ident($1::text))
   AND attribute.attcollation <> '"default"'::regcollation
   AND EXISTS (SELECT FROM pg_type WHERE oid = $3::text::regtype AND typcollation <> 0);
 
--- name: find_word_indexes
--- The indexes of words of a table: a row for each of their columns.
-SELECT DISTINCT class.relname, attribute.attname
-FROM pg_index AS index
-JOIN pg_class AS class ON class.oid = index.indexrelid
-JOIN pg_depend AS depend
-    ON depend.classid = 'pg_class'::regclass
-    AND depend.objid = index.indexrelid
-    AND depend.refclassid = 'pg_class'::regclass
-    AND depend.refobjid = index.indrelid
-JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = depend.refobjsubid
-WHERE index.indrelid = to_regclass(quote_ident($1::text))
-  AND index.indpred IS NULL
-  AND index.indisvalid
-  AND NOT EXISTS (  -- all of its columns are words
-    SELECT FROM generate_series(1, index.indnkeyatts) AS number
-    WHERE pg_get_indexdef(index.indexrelid, number, FALSE) !~ '^regexp_split_to_array\(regexp_replace\(system_fold\('
-  )
-ORDER BY 1, 2;
-
 -- name: lock_index_build
 -- Whether the transaction may now build an index of the table. It does not wait: see `_index_build_lock`.
 SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' ' || $1::text, 2));
@@ -322,10 +299,7 @@ JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attrib
 WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND attribute.attname = $2::text
   AND (index.indexprs IS NOT NULL) = $3::text::boolean
-  AND (index.indnkeyatts = 1 OR NOT EXISTS (  -- all of its columns are words
-    SELECT FROM generate_series(1, index.indnkeyatts) AS number
-    WHERE pg_get_indexdef(index.indexrelid, number, FALSE) !~ '^regexp_split_to_array\(regexp_replace\(system_fold\('
-  ))
+  AND index.indnkeyatts = 1
   AND index.indpred IS NULL
   AND index.indisunique = $4::text::boolean
   AND NOT index.indisvalid

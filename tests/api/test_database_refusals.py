@@ -96,7 +96,6 @@ def test_rows_of_one_key_are_changed_and_deleted_by_query_together(stage: Stage)
 
 @pytest.mark.release
 def test_a_value_that_takes_more_memory_than_postgresql_allows_is_refused(stage: Stage) -> None:
-    # An index of words refuses a text of 268 million letters so; it is sent a shorter one here.
     things = table(stage.admin, field("name", "string"))
     check = "regexp_replace(repeat(name, 134217728), 'b', '') > ''"
     stage.execute(f"ALTER TABLE {things.name} ADD CHECK ({check})")

@@ -8,11 +8,9 @@ from cms.cli.doctor import structure_findings
 from cms.cli.finding import OK, WARNING
 from cms.config import Config
 from cms.database.connections import Database
-from cms.schema.types.field_type import IndexKind
-from cms.structure.word_indexes import make_word_indexes
 from tests.client import Client
 from tests.databases import run_sql
-from tests.index_building import BUILDS_FAIL, FIELD, ask, work
+from tests.index_building import BUILDS_FAIL, FIELD, ask, indexed_words, work
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.release
@@ -82,33 +80,8 @@ def test_remains_of_builds_that_were_broken_off_are_named(large: Client, dsn: st
     assert findings(dsn) == []
 
 
-def test_collections_with_indexes_of_words_are_named(
-    large: Client, job_database: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.undo()
+def test_indexes_that_serve_no_search_any_more_are_named(large: Client, dsn: str) -> None:
+    run_sql(dsn, f"CREATE INDEX of_words ON things {indexed_words('a', 'b')}")
+    assert "of_words of things serves no search any more" in the_finding(dsn)
     large.patch("/collections/things", {"meta": {"searchable": True}})
-    store = large.app.store
-    store.snapshots.refresh(store.snapshots.current())
-    make_word_indexes(job_database, store.snapshots.current().catalogue, "things")
-    assert findings(dsn, OK)[-1] == "indexes of words: things"
-    large.post("/fields/things", {"field": "c", "type": "string"})
-    assert "run `cms index --words things`" in the_finding(dsn)
-    run_sql(dsn, f"CREATE INDEX ON things {IndexKind.WORDS.value.replace('{0}', 'c')}")
-    assert "the words of things have several where one is faster" in the_finding(dsn)
-
-
-def test_indexes_of_words_that_serve_no_search_are_named(
-    large: Client, job_database: Database, dsn: str
-) -> None:
-    large.patch("/collections/things", {"meta": {"searchable": True}})
-    store = large.app.store
-    store.snapshots.refresh(store.snapshots.current())
-    make_word_indexes(job_database, store.snapshots.current().catalogue, "things")
-    # As a change leaves them that another program makes.
-    run_sql(dsn, "UPDATE system_fields SET searchable = FALSE WHERE field = 'b'")
-    named = "indexes: the words of things.b have one, and no search looks for them; run "
-    assert f"{named}`cms index --words things`" in findings(dsn)
-    # Without indexes for searches it still serves pages by relevance.
-    run_sql(dsn, "UPDATE system_collections SET searchable = FALSE")
-    assert f"{named}`cms index --words things --drop`" in findings(dsn)
-    assert not any("things.a" in finding for finding in findings(dsn))
+    assert findings(dsn) == []

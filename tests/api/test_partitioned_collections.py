@@ -6,9 +6,6 @@ import pytest
 from click.testing import CliRunner
 
 from cms.cli import cms
-from cms.config import Config
-from cms.schema.types.field_type import INDEXED_WORDS
-from tests.active_flows import work
 from tests.client import Client
 from tests.things import Stage
 
@@ -35,10 +32,6 @@ TABLES = """
         FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');
     INSERT INTO by_month VALUES (1, '2026-01-05', 'old');
 """
-
-WORDS_OF_TWO = (
-    f"USING gin ({INDEXED_WORDS.replace('{0}', 'word')}, {INDEXED_WORDS.replace('{0}', 'note')})"
-)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -148,21 +141,15 @@ def test_a_search_has_an_index_in_each_partition(admin: Client) -> None:
 def test_the_command_for_indexes_says_how_to_make_those_of_partitions(
     admin: Client, shell: CliRunner, stage: Stage
 ) -> None:
-    assert admin.patch("/collections/events", {"meta": {"searchable": True}}).status == 200
-    for arguments in (["--words", "events"], ["events", "word"]):
-        result = shell.invoke(cms, ["index", *arguments])
-        assert result.exit_code == 1, result.output
-        assert '"events" is partitioned' in result.output
-        # The statement that it prints can be run.
-        stage.execute(result.output[result.output.index("(CREATE") + 1 : result.output.rindex(")")])
-    words = "SELECT count(*) FROM pg_indexes WHERE indexdef LIKE '%regexp_split_to_array%'"
-    assert stage.value(words) == 3
-    # They are there now, and are dropped as others are.
-    for arguments in (["--words", "events"], ["events", "word"]):
-        for options in ([], ["--drop"]):
-            result = shell.invoke(cms, ["index", *arguments, *options])
-            assert result.exit_code == 0, result.output
-    assert stage.value(words) == 0
+    result = shell.invoke(cms, ["index", "events", "word"])
+    assert result.exit_code == 1, result.output
+    assert '"events" is partitioned' in result.output
+    # The statement that it prints can be run.
+    stage.execute(result.output[result.output.index("(CREATE") + 1 : result.output.rindex(")")])
+    # It is there now, and is dropped as others are.
+    for options in ([], ["--drop"]):
+        result = shell.invoke(cms, ["index", "events", "word", *options])
+        assert result.exit_code == 0, result.output
 
 
 def test_a_partition_that_is_added_later_belongs_to_the_collection(
@@ -180,14 +167,3 @@ def test_a_key_of_two_columns_makes_the_collection_read_only(admin: Client) -> N
     assert rows.data == [{"word": "old", "at": "2026-01-05"}]
     refused = admin.post("/items/by_month", {"id": 2, "at": "2026-01-06"})
     assert refused.status == 403, refused
-
-
-def test_no_job_tries_again_and_again_to_build_an_index_of_words(
-    admin: Client, stage: Stage, settings: Config
-) -> None:
-    stage.execute(f"ALTER TABLE events ADD note text; CREATE INDEX ON events {WORDS_OF_TWO}")
-    assert admin.patch("/collections/events", {"meta": {"searchable": True}}).status == 200
-    assert admin.delete("/fields/events/note").status == 204
-    work(stage, settings)
-    jobs = "SELECT json_agg(status) FROM procrastinate_jobs WHERE task_name = 'word_index_build'"
-    assert stage.value(jobs) == ["failed"]

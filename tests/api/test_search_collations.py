@@ -8,11 +8,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cms.auth import accounts
-from cms.cli import cms
 from cms.config import Config
 from cms.database.migrate import migrate
 from cms.embedded import start
@@ -88,13 +86,10 @@ def test_they_are_searched_like_others(things: Table) -> None:
     ]
 
 
-def test_they_have_indexes_like_others(stage: Stage, things: Table, shell: CliRunner) -> None:
+def test_they_have_indexes_like_others(stage: Stage, things: Table) -> None:
     searchable = {"meta": {"searchable": True}}
     answer = stage.admin.patch(f"/collections/{things.name}", searchable)
     assert answer.data["meta"]["search_index"]["state"] == "ready"
-    assert_found(things)
-    words = shell.invoke(cms, ["index", things.name, "--words"])
-    assert words.output.endswith("3 new.\n")
     assert_found(things)
     assert things.add({"title": "Cat", "body": "DOG dog"})[0]["id"] == 4
     assert things.column("id", "search=cat+dog&sort=_relevance") == [4, 1, 2]

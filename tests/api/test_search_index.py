@@ -11,6 +11,7 @@ from cms.database.connections import standalone_transaction
 from cms.store.snapshot import load_snapshot
 from cms.structure import indexes, search_indexes
 from tests.client import Client
+from tests.index_building import indexed_words
 from tests.members import may, member
 from tests.statements import counted
 from tests.things import Stage, Table, field, table
@@ -60,6 +61,24 @@ def test_indexes_come_and_go_with_what_is_asked(stage: Stage, admin: Client) -> 
     admin.patch(f"/fields/{things.name}/more", {"field": "renamed"})
     assert indexes_of(stage, things) == 2
     admin.patch(f"/collections/{things.name}", {"meta": {"searchable": False}})
+    assert indexes_of(stage, things) == 0
+
+
+def test_indexes_of_whole_words_go_with_the_next_change_and_hinder_none(
+    stage: Stage, admin: Client
+) -> None:
+    things = table(admin, field("name", "string"), field("note", "text"), searchable=True)
+    for columns in (["name"], ["note"], ["name", "note"]):
+        stage.execute(f"CREATE INDEX ON {things.name} {indexed_words(*columns)}")
+    assert things.add({"name": "cat", "note": "7"})
+    assert things.column("id", "search=CAT&sort=_relevance") == [1]
+    assert admin.patch(f"/fields/{things.name}/note", {"type": "integer"}).status == 200
+    assert indexes_of(stage, things) == 1
+    stage.execute(f"CREATE INDEX ON {things.name} {indexed_words('name')}")
+    admin.patch(f"/collections/{things.name}", {"meta": {"searchable": True}})
+    assert indexes_of(stage, things) == 1
+    stage.execute(f"CREATE INDEX ON {things.name} {indexed_words('name')}")
+    assert admin.delete(f"/fields/{things.name}/name").status == 204
     assert indexes_of(stage, things) == 0
 
 

@@ -318,10 +318,16 @@ def test_a_worker_runs_as_many_flows_as_the_setting_allows(queue: QueueDatabase)
         "mail": None,
         "flow": 7,
         "index_build": 1,
-        "word_index_build": 1,
         "search_index": None,
+        "word_index_build": None,
         "maintain": None,
     }
+
+
+def test_jobs_of_a_task_that_is_gone_are_done_without_any_work(queue: QueueDatabase) -> None:
+    queue.put("word_index_build", {"collection": "things"})
+    queue.drain(*tasks_of(queue.config, queue.database))
+    assert queue.jobs() == []
 
 
 # Maintenance

@@ -213,13 +213,11 @@ AnyPick = Pick | Star
 class SearchWord:
     """A word or a phrase that is searched.
 
-    No index helps to find a short one as a part of others. A plain one is of letters and digits
-    alone: an index of words has it as it is.
+    No index helps to find a short one as a part of others.
     """
 
     text: Slot
     is_short: bool = False
-    is_plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ NEXT_CURSOR = "next_cursor"
 """The member of `meta` with the cursor of the next page."""
 COUNT_ESTIMATE = "filter_count_estimate"
 """The member of `meta` for a number that takes no counting; `*` does not ask for it."""
+RANKED = "ranked"
+"""The member of `meta` of a page by relevance, where more rows are found than are ranked."""
 META = (*COUNTS, COUNT_ESTIMATE, NEXT_CURSOR)
 
 # At most 18 digits: they fit PostgreSQL's bigint, and int() has no long text to read.

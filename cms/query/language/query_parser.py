@@ -36,7 +36,7 @@ from cms.query.language.parameters import (
     refuse_follow,
     term_of,
 )
-from cms.query.language.search_words import SHORTEST_INDEXED, is_plain, search_words
+from cms.query.language.search_words import SHORTEST_INDEXED, search_words
 from cms.schema.field_names import FieldName, FieldPath, parse_name
 from cms.schema.names import NAME
 
@@ -234,11 +234,7 @@ class QueryParser:
         return tuple(map(self._search_word, words))
 
     def _search_word(self, word: str) -> SearchWord:
-        return SearchWord(
-            self.literals.slot(word),
-            is_short=len(word) < SHORTEST_INDEXED,
-            is_plain=is_plain(word),
-        )
+        return SearchWord(self.literals.slot(word), is_short=len(word) < SHORTEST_INDEXED)
 
     def _highlights(self, params: Params, *, is_grouped: bool) -> bool:
         highlights = flag_of(params, "highlight")

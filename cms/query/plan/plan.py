@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from cms.errors import invalid_query
 from cms.query.language.ast import Constant, RowOutput, SearchWord, Slot
-from cms.query.language.parameters import COUNT_ESTIMATE, COUNTS
-from cms.query.plan.best_matches import (
-    best_by_words,
-    best_matches,
-    has_search_index,
-    part_rows,
-    whole_matches,
-)
+from cms.query.language.parameters import COUNT_ESTIMATE, COUNTS, RANKED
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.conditions import predicate_of
 from cms.query.plan.count_sources import CountEstimate
@@ -52,7 +44,7 @@ from cms.query.plan.read_plan import (
     both,
 )
 from cms.query.plan.restricted_conditions import is_restricted
-from cms.query.plan.search_matches import relevance, search_matches
+from cms.query.plan.search_matches import has_search_index, relevance, search_matches
 from cms.query.plan.typed_tests import typed_test, value_of
 from cms.schema.model import Collection, Field
 from cms.schema.names import MAX_NAME_BYTES
@@ -65,19 +57,13 @@ def plan(guarded: Guarded) -> ReadPlan:
 
     Raises `Refused` INVALID_QUERY where an operator or a function does not fit.
     """
-    query = guarded.query
-    read = _read(query)
-    if not _is_page_by_relevance(query):
+    read = _read(guarded.query)
+    if not _is_page_by_relevance(guarded.query):
         return read
-    words = search_matches(_search_values(query), query.search)
     return replace(
         read,
-        best=_searched_rows(query, best_matches(words)),
-        best_by_words=_searched_rows(query, best_by_words(words)),
-        whole=_searched_rows(query, whole_matches(words)),
-        parts=part_rows(
-            words, searched=partial(_searched, query), has_related=bool(query.search_items)
-        ),
+        counts=(*read.counts, RANKED),
+        is_found_by_index=any(_is_indexed(guarded.query)),
     )
 
 
@@ -194,37 +180,32 @@ def _where(query: GuardedQuery, search: Predicate | None) -> Predicate:
 
 
 def _is_page_by_relevance(query: GuardedQuery) -> bool:
-    """Tell whether the rows that fit best come first, where all others may be left unread."""
-    if not query.sort:
+    """Tell whether a page is sorted by relevance, and the key tells which rows are ranked."""
+    if not any(isinstance(term, RelevanceTerm) for term in query.sort):
         return False
-    term = query.sort[0]
-    if not isinstance(term, RelevanceTerm) or term.descending:
+    # The one row of a singleton comes with its version, and needs no order.
+    if query.collection.primary_key is None or RowOutput.VERSION in query.row_outputs:
         return False
     # Where all rows are read, all are ranked.
     return query.window is not None and query.window.row_limit is not None
 
 
-def _searched_rows(query: GuardedQuery, matches: Predicate | None) -> Predicate | None:
-    """Return that a row is among those of a query, and has what is searched as `matches` says."""
-    return None if matches is None else _searched(query, matches)
-
-
-def _searched(query: GuardedQuery, matches: Predicate) -> Predicate:
-    return with_rules_beside(_where(query, matches))
+def _is_indexed(query: GuardedQuery) -> list[bool]:
+    """Tell of each word of a search whether an index finds the rows that hold it themselves."""
+    has_indexes = all(map(has_search_index, _search_values(query)))
+    return [has_indexes and not word.is_short for word in query.search]
 
 
 def _search(query: GuardedQuery) -> Predicate | None:
     """Return the condition that the row or a related item has each word; None without a search."""
     if not query.search:
         return None
-    values = _search_values(query)
-    matches_by_word = search_matches(values, query.search)
+    matches_by_word = search_matches(_search_values(query), query.search)
     # If no index serves the row's own values, the row is read anyway, and compared with the keys of
     # the related items one by one.
-    has_indexes = all(map(has_search_index, values))
+    indexed = _is_indexed(query)
     words: list[Predicate] = []
-    for word, own_matches in zip(query.search, matches_by_word, strict=True):
-        is_indexed = has_indexes and not word.is_short
+    for word, own_matches, is_indexed in zip(query.search, matches_by_word, indexed, strict=True):
         matches: list[Predicate] = [*own_matches]
         for items in query.search_items:
             matches.append(_related_match(items, word, is_indexed=is_indexed))

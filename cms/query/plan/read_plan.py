@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cms.query.language.ast import RowOutput, Slot
 from cms.query.language.operators import Operator
+from cms.query.language.parameters import RANKED
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.count_sources import CountEstimate
 from cms.query.plan.document_paths import JsonPath, JsonPaths, json_path_key
@@ -92,8 +93,6 @@ class Relevance:
     """How well a row fits the words of a search: for each word, the values that may hold it."""
 
     words: tuple[tuple[SearchMatch, ...], ...]
-    are_whole: bool = False
-    """Whether the row is known to have each word as a whole one, in one value at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,18 +188,12 @@ class Exists:
 class SearchMatch:
     """A search word in one field: contained in a text, equal to a number or a UUID.
 
-    No index helps to find a text that contains a short word. With `is_whole` it is in the text as a
-    word of its own, and not as a part of one: an index of words finds a plain one, with
-    `by_word_index`. With `is_compared` no index is used, and texts are compared as fast as can be.
+    No index helps to find a text that contains a short word.
     """
 
     value: Value
     word: Placeholder
     is_short: bool = False
-    is_plain: bool = False
-    is_whole: bool = False
-    by_word_index: bool = False
-    is_compared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,20 +357,6 @@ class Highlights:
 
 
 @dataclass(frozen=True, slots=True)
-class PartRows:
-    """The rows with the one word of a search, if only as a part, in a text that counts most.
-
-    Only those with the whole word come before them; the others are equal in `relevance`. If they
-    `are_all`, none come behind them. `where` compares rows one by one, `by_index` finds them.
-    """
-
-    where: Predicate
-    by_index: Predicate | None
-    relevance: int
-    are_all: bool
-
-
-@dataclass(frozen=True, slots=True)
 class ReadPlan:
     """One level of a read: the rows that the caller may see (`allowed`) and asks for (`where`)."""
 
@@ -397,18 +376,12 @@ class ReadPlan:
     highlights: Highlights | None = None
     """Only at the top of a read."""
     count_estimate: CountEstimate | None = None
-    best: Predicate | None = None
-    """Of an order by relevance, instead of `where`: the rows that fit best, all of them equally.
-
-    Only at the top of a read, and where indexes find these rows.
-    """
-    best_by_words: Predicate | None = None
-    """The same rows as `best`, as indexes of words find them; None without these."""
-    whole: Predicate | None = None
-    """Beside `best`: the rows that have each word as a whole one, in whichever field.
-
-    They come before all others. None where they are the best, or no index of words finds them.
-    """
-    parts: PartRows | None = None
+    is_found_by_index: bool = False
+    """Of a page by relevance, whether an index finds a word of the search."""
     masks: tuple[MaskColumn, ...] = ()
     """Rules that outputs and groups name as `SharedMask` (cms/query/plan/shared_masks.py)."""
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether it is a page by relevance, for which only the first rows are ranked."""
+        return RANKED in self.counts

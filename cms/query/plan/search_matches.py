@@ -30,10 +30,7 @@ def search_matches(
 def _matches_of_word(values: Sequence[Value], word: SearchWord) -> tuple[SearchMatch, ...]:
     # One parameter for all texts, however many there are.
     text = Placeholder(word.text, parse_text, "search")
-    return tuple(
-        SearchMatch(value, _operand(value, word, text), word.is_short, word.is_plain)
-        for value in values
-    )
+    return tuple(SearchMatch(value, _operand(value, word, text), word.is_short) for value in values)
 
 
 def _operand(value: Value, word: SearchWord, text: Placeholder) -> Placeholder:
@@ -51,3 +48,13 @@ def _parse_or_null(parse: Callable[[object], str], word: object) -> str | None:
         return parse(word)
     except ValueError:
         return None
+
+
+def has_search_index(value: Value) -> bool:
+    """Tell whether an index finds the rows in which a value holds a word."""
+    column = value.field.column
+    if column is None:
+        return False
+    if value.type.search is Search.CONTAINED:
+        return column.is_search_indexed
+    return column.is_indexed or column.is_unique

@@ -14,7 +14,6 @@ from cms.query.plan.alternatives import (
     is_lookup,
     united_alternatives,
 )
-from cms.query.plan.best_matches import WHOLE_WORD, heaviest_first
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.document_paths import JsonPath, JsonPaths
 from cms.query.plan.read_plan import (
@@ -38,15 +37,20 @@ from cms.query.sql import json_paths
 from cms.query.sql.columns import alias, column_of, rows_of, stored_column
 from cms.query.sql.constants import text_list
 from cms.query.sql.link_keys import key_condition
-from cms.query.sql.word_templates import (
-    CONTAINS,
-    FAST_FOLD,
-    HAS_WHOLE,
-    fold_function,
-    searched_text,
-    shape_of_match,
+from cms.schema.types.field_type import DETERMINISTIC, Search, Trait
+
+WHOLE_WORD = 1_000_000
+"""What a whole word counts: more than parts of all words in the fields that count most."""
+
+FAST_FOLD = "system_fold_unindexed"
+
+# Folding can turn a character into a metacharacter (those of full width), so the word is escaped
+# after it.
+CONTAINS = "{0} LIKE '%' || regexp_replace(system_fold({1}), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
+HAS_WHOLE = (
+    "{0} ~ ('(^|\\W)' || regexp_replace(system_fold({1}), '([][(){}.*+?^$|\\\\-])', '\\\\\\1', 'g')"
+    " || '(\\W|$)')"
 )
-from cms.schema.types.field_type import Search, Trait
 
 
 def link_condition(step: LinkStep, level: int) -> Fragment:
@@ -359,8 +363,8 @@ def search_match(match: SearchMatch, level: int) -> Fragment:
     column = expression(replace(match.value, when=None), level)
     if match.value.type.search is Search.CONTAINED:
         column = searched_text(match.value, column)
-        folded = fill("{0}({1})", text(fold_function(match)), column)
-        has_word = fill(shape_of_match(match), folded, word)
+        folded = fill("{0}({1})", text(_fold_function(match)), column)
+        has_word = fill(CONTAINS, folded, word)
     else:
         has_word = fill("{0} = {1}", column, word)
     if match.value.when is None:
@@ -368,13 +372,25 @@ def search_match(match: SearchMatch, level: int) -> Fragment:
     return fill("({0} AND {1})", predicate(match.value.when, level), has_word)
 
 
+def _fold_function(match: SearchMatch) -> str:
+    """Return the function that folds a text as the index has it, or faster where none helps."""
+    column = match.value.field.column
+    if column is not None and column.is_search_indexed and not match.is_short:
+        return "system_fold"
+    return FAST_FOLD
+
+
+def searched_text(value: Value, column: Fragment) -> Fragment:
+    """Print a text under a collation that knows LIKE and regular expressions."""
+    if value.field.column is not None and value.field.column.is_nondeterministic:
+        return fill(DETERMINISTIC, column)
+    return column
+
+
 def relevance(value: Relevance, level: int) -> Fragment:
     """Print how well a row fits: for each word, the best of the values that hold it."""
     best = []
     for matches in value.words:
-        if value.are_whole:
-            best.append(_count_of_whole_word(matches, level))
-            continue
         # At least 0: a word that stands nowhere else may stand in a related item.
         counts = [text("0")]
         for match in matches:
@@ -396,16 +412,3 @@ def _count_of(match: SearchMatch, level: int) -> Fragment:
         has_whole = fill(HAS_WHOLE, column, word)
         return fill(shape, contains, has_whole, text(whole), text(str(weight)))
     return fill("CASE WHEN {0} THEN {1} END", search_match(match, level), text(whole))
-
-
-def _count_of_whole_word(matches: Sequence[SearchMatch], level: int) -> Fragment:
-    """Print a word's score in a row that has it as a whole one: in the lightest value, if no other.
-
-    The lightest ones, mostly the longest texts, are not read.
-    """
-    *heavier, lightest = heaviest_first(matches)
-    cases = []
-    for weight, whole in heavier:
-        score = text(str(WHOLE_WORD + weight))
-        cases.append(fill("WHEN {0} THEN {1} ", predicate(whole, level), score))
-    return fill("CASE {0}ELSE {1} END", concat(*cases), text(str(WHOLE_WORD + lightest[0])))

@@ -10,8 +10,7 @@ from cms import jsontext
 from cms.fragment import Fragment, commas, concat, fill, join, param
 from cms.marked_text import marked_whole, marked_words
 from cms.query.plan.read_plan import Highlights, ReadPlan, SearchMatch
-from cms.query.sql.expressions import expression, search_match
-from cms.query.sql.word_templates import searched_text
+from cms.query.sql.expressions import expression, search_match, searched_text
 from cms.schema.types.field_type import Search
 
 # The text comes with the folds of its characters, by the function that the search compares with:

@@ -21,7 +21,7 @@ from cms.fragment import (
 )
 from cms.query.language.aggregates import AGGREGATES, AggregateOutput
 from cms.query.language.ast import RowOutput
-from cms.query.language.parameters import FILTER_COUNT
+from cms.query.language.parameters import FILTER_COUNT, RANKED
 from cms.query.plan.document_paths import JsonPath
 from cms.query.plan.output_paths import output_paths
 from cms.query.plan.read_plan import (
@@ -37,9 +37,14 @@ from cms.query.plan.read_plan import (
 )
 from cms.query.plan.shared_masks import share_masks
 from cms.query.sql import json_paths
-from cms.query.sql.best_first import best_first
 from cms.query.sql.clauses import conditions, direction, order_by, rows_up_to_limit, where
-from cms.query.sql.columns import alias, numbered_outputs, output_columns, rows_of
+from cms.query.sql.columns import (
+    alias,
+    numbered_outputs,
+    output_columns,
+    rows_of,
+    stored_column,
+)
 from cms.query.sql.expressions import (
     compared,
     expression,
@@ -52,8 +57,19 @@ from cms.query.sql.keyset import behind
 from cms.query.sql.sorted_values import sorted_value
 from cms.schema.types.field_type import Trait
 
+MAX_RANKED = 10_000
+"""How many rows a page by relevance ranks: the first that are found, by their key."""
+
+# No collection has the name. One row more tells whether there are others.
+_FOUND_ROWS = (
+    "WITH system_found AS MATERIALIZED (SELECT t0.* FROM (SELECT t0.* FROM {0} AS t0{1}{2}) AS t0 "
+    "ORDER BY {3} LIMIT {4} + 1) "
+)
+_FIRST_ROWS = "(SELECT t0.* FROM system_found AS t0 ORDER BY {0} LIMIT {1}) AS t0{2}"
+_RANKED = "(SELECT CASE WHEN count(*) > {0} THEN {0} END FROM system_found)"
+
 _WITH_VERSION = (
-    "SELECT {0}, v.structure, v.access, v.flows, r.row_exists{1} "
+    "{3}SELECT {0}, v.structure, v.access, v.flows, r.row_exists{1} "
     "FROM system_version AS v LEFT JOIN LATERAL ({2}) AS r ON TRUE"
 )
 _ROWS = "SELECT {0} FROM {1}{2}"
@@ -76,7 +92,23 @@ def select(plan: ReadPlan) -> Fragment:
     # AS c1 FROM "articles" AS t0 ORDER BY t0."id" LIMIT 100) AS r ON TRUE
     columns = [text("TRUE AS row_exists"), *numbered_outputs(outputs)]
     inner = rows(plan, commas(columns), 0)
-    return fill(_WITH_VERSION, output_columns("r", len(outputs)), count_columns(plan), inner)
+    selected = output_columns("r", len(outputs))
+    return fill(_WITH_VERSION, selected, count_columns(plan), inner, found_rows(plan))
+
+
+def found_rows(plan: ReadPlan) -> Fragment:
+    """Print the found rows of a page by relevance, in front of the statement."""
+    if not plan.is_ranked:
+        return EMPTY
+    # The OFFSET keeps PostgreSQL from reading all rows in the order of the key: of long texts it
+    # takes a short word for a frequent one. Without an index it had better do so.
+    fence = optional(" OFFSET 0", when=plan.is_found_by_index)
+    table = rows_of(plan.collection.name)
+    return fill(_FOUND_ROWS, table, where(plan, 0), fence, _key(plan), text(str(MAX_RANKED)))
+
+
+def _key(plan: ReadPlan) -> Fragment:
+    return stored_column(plan.collection.key, 0)
 
 
 def top_outputs(plan: ReadPlan) -> list[Fragment]:
@@ -97,8 +129,8 @@ def rows(plan: ReadPlan, columns: Fragment, level: int, *, linked: Fragment = EM
     """Print the rows of one level; `linked` is the condition that links them to the row above."""
     if plan.cursor and plan.cursor.starts:
         linked = behind(plan.cursor.terms, plan.cursor.starts)  # nothing leads to the top
-    if plan.best is not None:
-        source = best_first(plan)
+    if plan.is_ranked:
+        source = fill(_FIRST_ROWS, _key(plan), text(str(MAX_RANKED)), conditions(linked))
     else:
         condition = where(plan, level, linked)
         source = fill("{0} AS {1}{2}", rows_of(plan.collection.name), text(alias(level)), condition)
@@ -161,15 +193,17 @@ def window(page: Page | None) -> Fragment:
 
 def count_columns(plan: ReadPlan) -> Fragment:
     # Counts have sub-selects of their own, as the rows beside them are only those of one page.
-    shape = ", (SELECT count(*) FROM {0} AS t0{1})"
+    shape = "(SELECT count(*) FROM {0} AS t0{1})"
     table = rows_of(plan.collection.name)
     columns = []
     for count in plan.counts:
-        if count == FILTER_COUNT:
-            counted = where(plan, 0)
+        if count == RANKED:
+            column = fill(_RANKED, text(str(MAX_RANKED)))
+        elif count == FILTER_COUNT:
+            column = fill(shape, table, where(plan, 0))
         else:
-            counted = conditions(predicate(plan.allowed, 0))
-        columns.append(fill(shape, table, counted))
+            column = fill(shape, table, conditions(predicate(plan.allowed, 0)))
+        columns.append(concat(", ", column))
     return join("", columns)
 
 

@@ -113,8 +113,9 @@ class Statement:
         return list(row[first : first + len(self.cursor.terms)])
 
     def meta(self, rows: Rows) -> dict[str, int]:
-        """Return the counts that were asked for."""
-        return dict(zip(self.counts, self.extra_columns(rows[0]), strict=True))
+        """Return the counts that were asked for, and how many rows are ranked if not all are."""
+        counts = zip(self.counts, self.extra_columns(rows[0]), strict=True)
+        return {name: count for name, count in counts if count is not None}
 
     def extra_columns(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the columns behind the item, the counters and the TRUE of a row that exists."""

@@ -73,18 +73,6 @@ class ValueSize(StrEnum):
     LONG = "as long as a body"
 
 
-WORDS_SQL = "regexp_split_to_array(regexp_replace({0}, '\\w{61,}', ' ', 'g'), '\\W+')"
-"""The whole words of a folded text.
-
-Without those of more than 60 characters: an entry of an index has room for 2,700 bytes, and a
-longer word, such as a picture in base64, would make the write fail.
-"""
-
-INDEXED_WORDS = WORDS_SQL.replace("{0}", "system_fold({0})")
-
-LONGEST_INDEXED_WORD = 60
-
-
 DETERMINISTIC = '({0} COLLATE "default")'
 """What searches look at in a column whose collation takes different texts for equal ones.
 
@@ -93,15 +81,11 @@ Such a collation knows no regular expressions, and LIKE only from PostgreSQL 18 
 
 
 class IndexKind(StrEnum):
-    """The kind of an index: over values, geometries, or what searches find in a text.
-
-    They find parts of words by trigrams, and whole words.
-    """
+    """The kind of an index: over values, geometries, or trigrams, by which searches find texts."""
 
     VALUES = "({0})"
     GEOMETRIES = "USING gist ({0})"
     TRIGRAMS = "USING gin (system_fold({0}) gin_trgm_ops)"
-    WORDS = "USING gin (" + INDEXED_WORDS + ")"
 
 
 @dataclass(frozen=True, slots=True)
