@@ -169,7 +169,7 @@ CALLS: tuple[tuple[str, str, object], ...] = (
 def in_transactions() -> Iterator[None]:
     """Have every write take a transaction."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("plan_insert", "plan_update", "plan_delete"):
+        for name in ("insert", "update", "delete"):
             patch.setattr(single_statement, name, lambda *_: None)
         yield
 
