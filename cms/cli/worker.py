@@ -6,7 +6,8 @@ import os
 from dataclasses import replace
 from functools import partial
 
-from cms.cli.session import report_ready, require_database, watched_database
+from cms.cli.auto_restart import watched_database
+from cms.cli.session import report_ready, require_database
 from cms.config import Config
 from cms.database.connections import Database
 from cms.jobs.job_worker import run_until_stopped
