@@ -48,7 +48,7 @@ LAYERS = (
     "http",
     "top",
 )
-TOP = {"app", "__main__", "cli", "gunicorn_process", "tasks"}
+TOP = {"app", "__main__", "cli", "extensions", "gunicorn_process", "tasks"}
 
 
 def layer(module: str) -> str:
