@@ -16,13 +16,14 @@ from cms.auth.sessions import Issuer
 from cms.config import Config, load
 from cms.config.providers import SAML
 from cms.errors import Refused
+from cms.extensions import OWN, Extensions
 from cms.files.assets import Assets
 from cms.files.image_pool import ImagePool
 from cms.files.media_library import MediaLibrary
 from cms.flows.filter_flows import FlowPayloadFilter
 from cms.flows.flow_calls import FlowCalls
 from cms.flows.run import Services
-from cms.health.checked_parts import database_check, other_parts
+from cms.health.checked_parts import Part, database_check
 from cms.health.health import Health
 from cms.http import (
     accounts,
@@ -142,15 +143,24 @@ class App(falcon.App[Request, falcon.Response]):
         return frozenset(self._templates)
 
 
-def create_app(config: Config, identify: Identify | None = None) -> App:
+def create_app(
+    config: Config, identify: Identify | None = None, *, extensions: Extensions = OWN
+) -> App:
     """Make the WSGI application; it connects to nothing before its first request.
 
     `identify` tells who is signed in to an application around this one (docs/embedding.md).
+    `extensions` are what it has beside its own.
     """
     issuer = Issuer.from_config(config)
     wait_slots = WaitSlots(config.web_threads)
     writers = recent_writers(config, issuer.secret)
-    store = Store(config, writers=writers, secret=issuer.secret, wait_slots=wait_slots)
+    store = Store(
+        config,
+        hooks=extensions.store_hooks(),
+        writers=writers,
+        secret=issuer.secret,
+        wait_slots=wait_slots,
+    )
     links = MailLinks.from_config(config, issuer.secret)
     image_pool = ImagePool(config, store.database.metrics)
     library = MediaLibrary.from_config(store, config, image_pool)
@@ -168,7 +178,7 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
     )
     add_error_handlers(app)
     app.add_error_handler(Refused, MissingRights(store).on_refused)
-    _add_server(app, config, library)
+    _add_server(app, config, library, extensions)
     external = _external_logins(app, config, issuer, wait_slots)
     app.close_hooks.append(external.providers.close)
     if limiter is not None:
@@ -180,12 +190,14 @@ def create_app(config: Config, identify: Identify | None = None) -> App:
     _add_structure(app, config)
     _add_items(app, config)
     _add_files(app, library)
-    _add_flows(app, config, wait_slots)
+    _add_flows(app, Services(store, config, extensions.operations, wait_slots))
     _add_dashboards(app)
     import_ = imports.ImportResource(store, config.max_payload_size, config.files_max_upload_size)
     app.add_route("/utils/import/{collection}", import_)
     app.add_route("/assets/{key}", assets.AssetResource(asset_source, config))
     app.add_route("/assets/{key}/{name}", assets.AssetResource(asset_source, config))
+    for template, resource_for in extensions.routes.items():
+        app.add_route(template, resource_for(store))
     return app
 
 
@@ -217,10 +229,12 @@ def _middleware(
     ]
 
 
-def _add_server(app: App, config: Config, library: MediaLibrary) -> None:
+def _add_server(app: App, config: Config, library: MediaLibrary, extensions: Extensions) -> None:
     store = app.store
     app.add_route("/server/ping", server.PingResource())
-    parts = other_parts(config, store, library.contents.storages)
+    parts: list[Part] = []
+    for parts_for in extensions.checks:
+        parts += parts_for(config, store, library.contents.storages)
     health = Health(database_check(store), parts)
     app.add_route("/server/health", monitoring.HealthResource(store, health))
     app.add_route("/server/info", server.InfoResource(store))
@@ -363,9 +377,8 @@ def _add_files(app: App, library: MediaLibrary) -> None:
     app.add_route("/folders/{key}", files.FolderResource(library))
 
 
-def _add_flows(app: App, config: Config, wait_slots: WaitSlots) -> None:
+def _add_flows(app: App, services: Services) -> None:
     store = app.store
-    services = Services(store, config, wait_slots)
     app.close_hooks.append(services.scripts.close)
     store.payload_filter = FlowPayloadFilter(services)
     calls = FlowCalls(services)

@@ -8,7 +8,6 @@ from functools import partial
 from cms.config import Config
 from cms.database.connections import Database
 from cms.database.maintenance import run_maintenance
-from cms.flows.filter_flows import FlowPayloadFilter
 from cms.flows.run import Services
 from cms.flows.run_worker import RunWorker
 from cms.flows.runs import MAX_ATTEMPTS, delete_old_runs, requeue_lost_runs
@@ -17,7 +16,6 @@ from cms.jobs.housekeeping import delete_finished
 from cms.jobs.job_worker import Ticker
 from cms.jobs.task import Job, Task
 from cms.mail.send import send
-from cms.store.store import Store
 from cms.structure.index_builds import (
     FORMER_BUILD_TASK,
     INDEX_BUILD_TASK,
@@ -27,15 +25,14 @@ from cms.structure.index_builds import (
 )
 
 
-def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
-    """Return the tasks of a worker; a job names its task."""
+def own_tasks(services: Services) -> tuple[Task, ...]:
+    """Return the tasks of the service itself; a job names its task."""
+    config = services.config
+    database = services.store.database
 
     def mail(job: Job) -> None:
         send(job, config, database)
 
-    # A store of the worker's own: runs of flows read and write items as requests do.
-    services = Services(Store(config, database), config)
-    services.store.payload_filter = FlowPayloadFilter(services)
     run_worker = RunWorker(services)
 
     def maintain(_job: Job) -> None:

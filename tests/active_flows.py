@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
+from cms.cli.worker import tasks_of
 from cms.config import Config
 from cms.jobs.job_worker import drain
-from cms.tasks import tasks_of
 from tests.client import Client
 from tests.things import Stage
 

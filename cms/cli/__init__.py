@@ -5,7 +5,8 @@ Each command imports its code when it runs, so that --help and completion stay q
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO
+import copy
+from typing import TYPE_CHECKING, Any, BinaryIO
 from uuid import UUID
 
 import click
@@ -13,6 +14,9 @@ import click
 from cms.cli.backup_commands import backup, restore
 from cms.cli.session import current_config, is_expected, sentence_of, warn_of_names
 from cms.distribution import DISTRIBUTION
+
+if TYPE_CHECKING:
+    from cms.extensions import Extensions
 
 EPILOG = """Settings come from the environment and from .env in the current folder.
 
@@ -59,19 +63,21 @@ def serve() -> None:
 # `cms serve` holds the other end of this pipe, which closes with that process.
 @cms.command()
 @click.option("--parent-pipe", type=int, hidden=True)
-def worker(parent_pipe: int | None) -> None:
+@click.pass_obj
+def worker(extensions: Extensions | None, parent_pipe: int | None) -> None:
     """Run background jobs; Ctrl-C stops it.
 
     `cms serve` runs one by itself. Installations that start gunicorn themselves run one or more
     beside it.
     """
     from cms.cli.worker import run_worker
+    from cms.extensions import OWN
 
     settings = current_config()
     # `cms serve` has said it for the worker that it starts.
     if parent_pipe is None:
         warn_of_names(settings)
-    run_worker(settings, parent_pipe=parent_pipe)
+    run_worker(settings, extensions or OWN, parent_pipe=parent_pipe)
 
 
 @cms.command()
@@ -124,15 +130,17 @@ def config() -> None:
 
 @cms.command()
 @click.option("--providers", is_flag=True, help="Ask each login provider, too.")
-def doctor(*, providers: bool) -> None:
+@click.pass_obj
+def doctor(extensions: Extensions | None, *, providers: bool) -> None:
     """Tell what is wrong with this installation.
 
     It looks at settings, disk, database, extensions and connections. The exit code is 1 when
     something is wrong, and 0 when there are warnings only.
     """
     from cms.cli.doctor import diagnose
+    from cms.extensions import OWN
 
-    raise SystemExit(diagnose(asks_providers=providers))
+    raise SystemExit(diagnose((extensions or OWN).operations, asks_providers=providers))
 
 
 @cms.command()
@@ -223,14 +231,16 @@ def list_flows() -> None:
 @flows.command("run")
 @click.argument("key", metavar="ID", type=click.UUID)
 @click.option("--data", default="{}", help="What templates see as $trigger, as JSON.")
-def run_flow(key: UUID, data: str) -> None:
+@click.pass_obj
+def run_flow(extensions: Extensions | None, key: UUID, data: str) -> None:
     """Run a flow with all rights, and print its steps with their results, secrets included.
 
     Its trigger and its status do not matter. The exit code is 1 when it is rejected.
     """
     from cms.cli.flows import run_flow
+    from cms.extensions import OWN
 
-    is_accepted = run_flow(current_config(), key=str(key), data=data)
+    is_accepted = run_flow(current_config(), extensions or OWN, key=str(key), data=data)
     raise SystemExit(0 if is_accepted else 1)
 
 
@@ -408,3 +418,12 @@ def demo(url: str | None, token: str | None, replace: bool) -> None:  # noqa: FB
     from cms.cli.demo import load_demo
 
     load_demo(current_config(), url=url, token=token, replace=replace)
+
+
+def command_line(extensions: Extensions) -> click.Group:
+    """Return the command line of a service with extensions."""
+    group = copy.copy(cms)
+    further = {str(command.name): command for command in extensions.commands}
+    group.commands = {**cms.commands, **further}
+    group.context_settings = {**cms.context_settings, "obj": extensions}
+    return group

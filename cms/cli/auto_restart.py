@@ -6,15 +6,35 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from cms.cli.backoff import Backoff
 from cms.cli.session import DatabaseLost, announce
-from cms.embedded import EmbeddedError, EmbeddedServer
+from cms.config import Config
+from cms.embedded import EmbeddedError, EmbeddedServer, start
 
 FIRST_PAUSE_SECONDS = 0.1
 RESTART_ATTEMPTS = 3
 """More than one: a server that is killed while it starts may be able to start."""
+
+
+@contextmanager
+def watched_database(config: Config) -> Iterator[str]:
+    """Yield the address of the database, for long runs: an embedded server that ends is restarted.
+
+    When it cannot be, this process is sent SIGTERM, and the context ends with `DatabaseLost`.
+    """
+    if config.database_url:
+        yield config.database_url
+        return
+    # In this order: the restarts end before the server is stopped.
+    with (
+        start(config.data_dir, binaries=config.postgres_bin, announce=announce) as embedded,
+        AutoRestart(embedded),
+    ):
+        yield embedded.dsn
 
 
 class AutoRestart:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -23,6 +23,7 @@ from cms.database.migrate import MigrationError, pending
 from cms.database.session_setup import session_settings
 from cms.database.statements import statement
 from cms.errors import Refused
+from cms.flows.run import OperationType
 from cms.jobs.housekeeping import queue_state
 from cms.mail.render import template_names
 from cms.postgresql_versions import OLDEST_SERVER
@@ -50,10 +51,10 @@ AFTER_INSTALL = {
 }
 
 
-def diagnose(*, asks_providers: bool) -> int:
+def diagnose(operations: Mapping[str, OperationType], *, asks_providers: bool) -> int:
     """Print a line for each finding, and return the exit code: 1 when something is wrong."""
     exit_code = 0
-    for finding in findings(asks_providers=asks_providers):
+    for finding in findings(operations, asks_providers=asks_providers):
         level = click.style(finding.level.ljust(7), fg=COLOURS[finding.level])
         click.echo(f"{level}  {finding.text}")
         if finding.level == WRONG:
@@ -61,7 +62,9 @@ def diagnose(*, asks_providers: bool) -> int:
     return exit_code
 
 
-def findings(*, asks_providers: bool = False) -> Iterator[Finding]:
+def findings(
+    operations: Mapping[str, OperationType], *, asks_providers: bool = False
+) -> Iterator[Finding]:
     """Yield the findings about the installation in the current folder, simple checks first."""
     try:
         config = current_config()
@@ -75,7 +78,7 @@ def findings(*, asks_providers: bool = False) -> Iterator[Finding]:
     yield from _disk(config)
     try:
         with running_database(config) as dsn:
-            yield from _database(dsn, config)
+            yield from _database(dsn, config, operations)
             if asks_providers:
                 yield from role_findings(config, dsn)
     except NoDatabase as error:
@@ -131,7 +134,9 @@ def _nearest_existing(path: Path) -> Path:
     return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
-def _database(dsn: str, config: Config) -> Iterator[Finding]:
+def _database(
+    dsn: str, config: Config, operations: Mapping[str, OperationType]
+) -> Iterator[Finding]:
     # It raises where nothing answers: all other checks need the server.
     server = examine_server(dsn)
     yield _version(server)
@@ -143,7 +148,7 @@ def _database(dsn: str, config: Config) -> Iterator[Finding]:
     if migrations.level == OK:
         yield _queue_finding(dsn)
         yield from structure_findings(dsn)
-        yield from flow_findings(dsn, mail_templates=template_names(config.data_dir))
+        yield from flow_findings(dsn, operations, mail_templates=template_names(config.data_dir))
     yield from (_extension(name, server) for name in EXTENSIONS)
     yield _connections(server, config)
     if config.database_read_url:

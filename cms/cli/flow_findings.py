@@ -9,26 +9,29 @@ from cms.cli.finding import OK, WARNING, Finding
 from cms.database.connections import single_values, standalone_transaction
 from cms.database.statements import statement
 from cms.flows.definition.flow import FlowDefinition, flow_definition, flow_problems
-from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.options import Options
 from cms.flows.definition.trigger_types import SCOPES, TRIGGER_TYPES
+from cms.flows.run import OperationType
 from cms.schema.system import OPERATIONS
 from cms.store.snapshot import load_snapshot
 
 _SIMILARITY = 0.8
 
 
-def flow_findings(dsn: str, *, mail_templates: Set[str]) -> Iterator[Finding]:
+def flow_findings(
+    dsn: str, operations: Mapping[str, OperationType], *, mail_templates: Set[str]
+) -> Iterator[Finding]:
     """Yield a finding for everything in flows that cannot have its effect."""
     with standalone_transaction(dsn) as transaction:
         collections = load_snapshot(transaction).catalogue.collections.keys()
         names = {str(row[0]): str(row[3]) for row in transaction.execute(statement("list_flows"))}
         flows = single_values(transaction.execute(statement("find_flow_ids")))
         rows = transaction.execute(statement("find_flow_definitions"), (flows,))
+    types = {name: operation.options for name, operation in operations.items()}
     has_findings = False
     for row in rows:
         flow = flow_definition(row)
-        for sentence in _sentences(flow, collections, mail_templates):
+        for sentence in _sentences(flow, types, collections, mail_templates):
             has_findings = True
             yield Finding(WARNING, f"flow {names[flow.id]}: {sentence}")
     if not has_findings:
@@ -36,10 +39,13 @@ def flow_findings(dsn: str, *, mail_templates: Set[str]) -> Iterator[Finding]:
 
 
 def _sentences(
-    flow: FlowDefinition, collections: Set[str], mail_templates: Set[str]
+    flow: FlowDefinition,
+    types: Mapping[str, Options],
+    collections: Set[str],
+    mail_templates: Set[str],
 ) -> Iterator[str]:
     keys = {operation.id: operation.key for operation in flow.graph.operations.values()}
-    for problem in flow_problems(flow):
+    for problem in flow_problems(flow, types):
         subject = "its"
         if problem.collection == OPERATIONS:
             subject = f"operation {keys[problem.key]}:"
@@ -50,8 +56,8 @@ def _sentences(
         options = operation.options or {}
         subject = f"operation {operation.key}: "
         collection = options.get("collection")
-        if operation.type in OPERATION_TYPES:
-            yield from _misspelt(subject, options, OPERATION_TYPES[operation.type])
+        if operation.type in types:
+            yield from _misspelt(subject, options, types[operation.type])
         if operation.type.startswith("item-"):
             yield from _unknown(subject, "collection", [collection], collections)
         if operation.type == "mail":

@@ -12,6 +12,7 @@ from cms import jsontext
 from cms.cli.session import existing_database, say
 from cms.config import Config
 from cms.database.statements import statement
+from cms.extensions import OWN, Extensions
 from cms.flows.engine import StepLog
 from cms.flows.execution import Cause, Execution
 from cms.flows.filter_flows import FlowPayloadFilter
@@ -26,21 +27,21 @@ from cms.store.store import Store
 
 def list_flows(config: Config) -> None:
     """Print id, status, trigger and name of every flow."""
-    with _services(config) as services:
+    with _services(config, OWN) as services:
         for columns in services.store.database.fetch_primary(statement("list_flows")):
             say("  ".join(str(column or "-") for column in columns))
 
 
-def run_flow(config: Config, *, key: str, data: str) -> bool:
+def run_flow(config: Config, extensions: Extensions, *, key: str, data: str) -> bool:
     """Run a flow as the service itself, and print its steps; return whether it was not rejected."""
     try:
         trigger = jsontext.loads(data.encode())
     except ValueError as error:
         raise click.BadParameter(f"It is no JSON: {error}.", param_hint="--data") from None
-    with _services(config) as services:
+    with _services(config, extensions) as services:
         store = services.store
         snapshot = store.snapshots.current()
-        program = program_of(snapshot, key, store.database.fetch_primary)
+        program = program_of(services, snapshot, key, store.database.fetch_primary)
         if program is None:
             raise click.ClickException("There is no such flow.")
         cause = Cause("manual", trigger, None)
@@ -53,13 +54,13 @@ def run_flow(config: Config, *, key: str, data: str) -> bool:
 
 
 @contextmanager
-def _services(config: Config) -> Iterator[Services]:
+def _services(config: Config, extensions: Extensions) -> Iterator[Services]:
     with existing_database(config) as dsn:
         ours = replace(config, database_url=dsn, database_pool_size=2)
         # Only errors are logged: the output already reports a database that does not answer.
         start_logging(replace(ours, log_level="error"))
-        store = Store(ours)
-        services = Services(store, ours)
+        store = Store(ours, hooks=extensions.store_hooks())
+        services = Services(store, ours, extensions.operations)
         # Writes of the run pass the filter flows of their collections, as in the service.
         store.payload_filter = FlowPayloadFilter(services)
         try:

@@ -11,6 +11,7 @@ from cms.config.providers import LDAP, SAML, Provider
 from cms.config.secret_file import secret_of
 from cms.database.connections import standalone_transaction
 from cms.database.statements import statement
+from cms.extensions import OWN
 from cms.sso.provider_clients import check_provider
 from cms.sso.provider_errors import ProviderError
 from cms.store.store import Store
@@ -23,7 +24,8 @@ def provider_findings(config: Config) -> Iterator[Finding]:
     """Yield a finding for each provider, with the address to be registered there."""
     if not config.providers:
         yield Finding(OK, "providers: AUTH_PROVIDERS names none")
-    store = Store(replace(config, database_url=config.database_url or _UNUSED_DATABASE))
+    ours = replace(config, database_url=config.database_url or _UNUSED_DATABASE)
+    store = Store(ours, hooks=OWN.store_hooks())
     try:
         for provider in config.providers:
             try:

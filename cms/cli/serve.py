@@ -15,7 +15,8 @@ from types import FrameType
 
 import click
 
-from cms.cli.session import DatabaseLost, is_expected, report_ready, watched_database
+from cms.cli.auto_restart import watched_database
+from cms.cli.session import DatabaseLost, is_expected, report_ready
 from cms.cli.setup import prepare
 from cms.cli.worker_process import WorkerProcess, start_module
 from cms.cli.worker_reports import READ_BYTES, WorkerReports

@@ -51,26 +51,6 @@ def database(config: Config) -> Iterator[str]:
 
 
 @contextmanager
-def watched_database(config: Config) -> Iterator[str]:
-    """Yield the address of the database, for long runs: an embedded server that ends is restarted.
-
-    When it cannot be, this process is sent SIGTERM, and the context ends with `DatabaseLost`.
-    """
-    if config.database_url:
-        yield config.database_url
-        return
-    from cms.cli.auto_restart import AutoRestart
-    from cms.embedded import start
-
-    # In this order: the restarts end before the server is stopped.
-    with (
-        start(config.data_dir, binaries=config.postgres_bin, announce=announce) as embedded,
-        AutoRestart(embedded),
-    ):
-        yield embedded.dsn
-
-
-@contextmanager
 def running_database(config: Config) -> Iterator[str]:
     """Yield the address of the database that a service uses.
 

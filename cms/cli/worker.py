@@ -6,17 +6,25 @@ import os
 from dataclasses import replace
 from functools import partial
 
-from cms.cli.session import report_ready, require_database, watched_database
+from cms.cli.auto_restart import watched_database
+from cms.cli.session import report_ready, require_database
 from cms.config import Config
 from cms.database.connections import Database
+from cms.extensions import OWN, Extensions
+from cms.flows.filter_flows import FlowPayloadFilter
+from cms.flows.run import Services
 from cms.jobs.job_worker import run_until_stopped
+from cms.jobs.task import Task
 from cms.logs import start_logging
+from cms.store.store import Store
 from cms.structure.index_builds import INDEX_BUILDS
-from cms.tasks import tasks_of, tickers_of
+from cms.tasks import tickers_of
 from cms.tracing import start_tracing, stop_tracing
 
 
-def run_worker(config: Config, *, parent_pipe: int | None = None) -> None:
+def run_worker(
+    config: Config, extensions: Extensions = OWN, *, parent_pipe: int | None = None
+) -> None:
     """Run background jobs until SIGTERM or SIGINT.
 
     `cms serve` holds the other end of `parent_pipe`: the worker also stops when that closes.
@@ -34,7 +42,7 @@ def run_worker(config: Config, *, parent_pipe: int | None = None) -> None:
         has_finished = run_until_stopped(
             worker_config,
             database,
-            tasks_of(worker_config, database),
+            tasks_of(worker_config, database, extensions),
             tickers=tickers_of(worker_config, database),
             parent_pipe=parent_pipe,
             on_start=partial(_announce, parent_pipe),
@@ -45,6 +53,18 @@ def run_worker(config: Config, *, parent_pipe: int | None = None) -> None:
     if not has_finished:
         # Python would wait for the threads of jobs that were returned to the queue.
         os._exit(0)
+
+
+def tasks_of(config: Config, database: Database, extensions: Extensions = OWN) -> list[Task]:
+    """Return the tasks of a worker."""
+    # A store of the worker's own: runs of flows read and write items as requests do.
+    store = Store(config, database, hooks=extensions.store_hooks())
+    services = Services(store, config, extensions.operations)
+    store.payload_filter = FlowPayloadFilter(services)
+    tasks: list[Task] = []
+    for tasks_for in extensions.tasks:
+        tasks += tasks_for(services)
+    return tasks
 
 
 def _announce(parent_pipe: int | None) -> None:

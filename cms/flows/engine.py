@@ -9,13 +9,11 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from cms.errors import Refused
-from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.templates import (
     MAX_RENDERED_SIZE,
     RenderedTooLarge,
     require_size,
 )
-from cms.flows.operations import OPERATIONS
 from cms.flows.program import FlowStep, Program
 from cms.flows.run import ProcessBusy, Rejected, Run, Unmet
 from cms.jsontext import TooDeep
@@ -23,10 +21,6 @@ from cms.processes.wait_slots import NoFreeSlot
 
 _TRANSIENT_STATUS = 503
 _TOO_DEEP = "A value of the run is nested too deeply."
-
-_WAITING_TYPES = frozenset({"exec", "request", "sleep"})
-"""Operations that may wait for long; not `trigger`, whose flow takes slots of its own.
-"""
 
 
 class StepLog(NamedTuple):
@@ -144,7 +138,7 @@ def _result(step: FlowStep, options: object, run: Run) -> object:
     assert isinstance(options, dict)
     try:
         with _slot(step, run):
-            return OPERATIONS[step.type](options, run)
+            return step.operation.run(options, run)
     except NoFreeSlot:
         raise ProcessBusy from None
     except RenderedTooLarge:
@@ -158,7 +152,7 @@ def _result(step: FlowStep, options: object, run: Run) -> object:
 
 def _slot(step: FlowStep, run: Run) -> AbstractContextManager[None]:
     """Return the slot of an operation that may wait while a caller does; others need none."""
-    if step.type not in _WAITING_TYPES:
+    if not step.operation.may_wait:
         return nullcontext()
     slots = run.services.wait_slots
     if slots is None:
@@ -168,7 +162,7 @@ def _slot(step: FlowStep, run: Run) -> AbstractContextManager[None]:
 
 def _require_valid(step: FlowStep, options: object) -> None:
     errors: list[dict[str, object]] = []
-    for error in OPERATION_TYPES[step.type].errors(options, are_rendered=True):
+    for error in step.operation.options.errors(options, are_rendered=True):
         errors.append({"message": f"{error}.", "path": list(error.path)})
     if errors:
         raise Rejected({"errors": errors})

@@ -45,7 +45,8 @@ class FlowPayloadFilter:
         context = RunContext(event.context.snapshot, limits, transaction)
         for flow in event.flows:
             # In the order of the flows' creation: each gets the payload of the one before it.
-            program = program_of(event.context.snapshot, flow, event.transaction.execute)
+            fetch = event.transaction.execute
+            program = program_of(self.services, event.context.snapshot, flow, fetch)
             # Deleted by a flow before it in this same transaction.
             if program is None:
                 continue

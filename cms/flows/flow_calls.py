@@ -211,7 +211,7 @@ class FlowCalls:
         # exist.
         item = fetch_item(self.services.store, context, ReadRequest(FLOWS, "fields=id"), key=key)
         flow = str(item["id"])
-        program = program_of(context.snapshot, flow, context.fetch)
+        program = program_of(self.services, context.snapshot, flow, context.fetch)
         if program is None or not program.definition.is_active:
             raise not_found()
         trigger = program.definition.trigger

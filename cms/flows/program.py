@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from cms.flows.definition.flow import FlowDefinition
 from cms.flows.definition.graph import FlowOperation
-from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.options import any_json
 from cms.flows.definition.templates import (
     FixedValue,
@@ -20,10 +19,9 @@ from cms.flows.definition.templates import (
     lookups,
     parse_template,
 )
+from cms.flows.run import OperationType
 
 _BEGINNING = re.compile(r"[.\[]")
-_TYPES_THAT_SEE_ALL = frozenset({"condition", "exec", "trigger"})
-"""Operations that look at the values of the run without templates."""
 
 
 class FlowStep(NamedTuple):
@@ -35,6 +33,7 @@ class FlowStep(NamedTuple):
     id: str
     key: str
     type: str
+    operation: OperationType
     options: Template
     is_constant: bool
     resolve: str | None
@@ -65,9 +64,16 @@ class Program:
         return self.steps.get(identifier)
 
 
-def compile_flow(flow: FlowDefinition) -> Program:
-    """Return the program of a flow that has no problems."""
-    steps = {operation.id: _step(operation) for operation in flow.graph.operations.values()}
+def compile_flow(flow: FlowDefinition, operations: Mapping[str, OperationType]) -> Program:
+    """Return the program of a flow that has no problems.
+
+    It has no steps for operations of a type that this process does not have: a run that comes to
+    one of them is rejected.
+    """
+    steps: dict[str, FlowStep] = {}
+    for operation in flow.graph.operations.values():
+        if operation.type in operations:
+            steps[operation.id] = _step(operation, operations[operation.type])
     returns = _returns(flow)
     return Program(flow, steps, returns, _sees_client(flow, steps.values(), returns))
 
@@ -82,7 +88,7 @@ def _sees_client(flow: FlowDefinition, steps: Iterable[FlowStep], returns: str |
         return True
     first = flow.graph.first
     for step in steps:
-        if step.type in _TYPES_THAT_SEE_ALL:
+        if step.operation.sees_run:
             return True
         if _leads_to_client(step.options, is_first=step.id == first):
             return True
@@ -130,9 +136,9 @@ def _path(path: str) -> Template:
         return FixedValue(path)
 
 
-def _step(operation: FlowOperation) -> FlowStep:
+def _step(operation: FlowOperation, operation_type: OperationType) -> FlowStep:
     entries = []
-    options_of_type = OPERATION_TYPES[operation.type]
+    options_of_type = operation_type.options
     # An inactive flow may lack some, and `cms flows run` runs it.
     is_constant = not any(options_of_type.errors(operation.options))
     for name, value in (operation.options or {}).items():
@@ -151,6 +157,7 @@ def _step(operation: FlowOperation) -> FlowStep:
         operation.id,
         operation.key,
         operation.type,
+        operation_type,
         options,
         is_constant,
         operation.resolve,

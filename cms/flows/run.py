@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from cms.config import Config
 from cms.database.connections import Transaction
+from cms.flows.definition.options import Options
 from cms.flows.redaction import Secrets
 from cms.flows.run_limits import RunLimits
 from cms.flows.scripts.script_pool import ScriptPool
@@ -57,14 +58,29 @@ class ProcessBusy(Rejected):
 
 
 @dataclass(frozen=True, slots=True)
+class OperationType:
+    """A type of operations: its options, and the function that does one of them.
+
+    One that `may_wait` for long takes a slot of its process, if a caller waits for the run. One
+    that `sees_run` looks at the values of the run without templates.
+    """
+
+    options: Options
+    run: OperationFunction
+    may_wait: bool = False
+    sees_run: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Services:
-    """The collaborators that operations share in a process.
+    """The collaborators that operations share in a process, and their types.
 
     `wait_slots` are those of a process whose callers wait for runs; a worker has none.
     """
 
     store: Store
     config: Config
+    operations: Mapping[str, OperationType]
     wait_slots: WaitSlots | None = None
     scripts: ScriptPool = field(init=False)
 

@@ -104,7 +104,8 @@ class _QueuedAttempt:
         store = self.services.store
         snapshot = store.primary_snapshot(self.claimed.flows)
         # The flow runs as it is now, and not as it was when the run was queued.
-        program = program_of(snapshot, self.claimed.flow, store.database.fetch_primary)
+        fetch = store.database.fetch_primary
+        program = program_of(self.services, snapshot, self.claimed.flow, fetch)
         if program is None:
             return "The flow does not exist any more."
         if not program.definition.is_active:

@@ -13,6 +13,7 @@ from cms.errors import Problem, Refused, not_found
 from cms.flows.definition.flow import flow_definition
 from cms.flows.execution import Cause
 from cms.flows.program import Program, compile_flow
+from cms.flows.run import Services
 from cms.flows.run_log import as_json
 from cms.items.read.reads import keyed, parse_key
 from cms.jobs.housekeeping import MAX_ATTEMPTS as MAX_JOB_ATTEMPTS
@@ -43,7 +44,7 @@ class _NoProgram(NamedTuple):
 _NO_PROGRAM = _NoProgram()
 
 
-def program_of(snapshot: Snapshot, flow: str, fetch: Fetch) -> Program | None:
+def program_of(services: Services, snapshot: Snapshot, flow: str, fetch: Fetch) -> Program | None:
     """Return a flow made ready to run, which a snapshot keeps; None where there is no such flow."""
 
     # A flow that is missing is remembered as well: events of a flow that was just deleted ask for
@@ -52,7 +53,7 @@ def program_of(snapshot: Snapshot, flow: str, fetch: Fetch) -> Program | None:
         rows = fetch(statement("find_flow_definitions"), ([flow],))
         if not rows:
             return _NO_PROGRAM
-        return compile_flow(flow_definition(rows[0]))
+        return compile_flow(flow_definition(rows[0]), services.operations)
 
     program = snapshot.derived.setdefault_with(("flow program", flow), load)
     if isinstance(program, Program):

@@ -101,7 +101,7 @@ def _inner_program(run: Run, snapshot: Snapshot, flow: str) -> Program:
     fetch = run.services.store.database.fetch_primary
     if run.transaction:
         fetch = run.transaction.transaction.execute
-    program = program_of(snapshot, flow, fetch)
+    program = program_of(run.services, snapshot, flow, fetch)
     if (
         program is None
         or not program.definition.is_active

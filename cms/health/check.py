@@ -11,7 +11,7 @@ from types import MappingProxyType
 from cms.database.error_mapping import Stale
 from cms.errors import UNEXPECTED_ERROR, Refused
 from cms.jobs.task import JobError
-from cms.rate_limits.counters import CountersLost
+from cms.rate_limits.counters import RedisLost
 from cms.sso.provider_errors import ProviderError
 from cms.store.refusals import refusal_of_stale
 
@@ -76,7 +76,7 @@ def _reason(error: Exception) -> str:
             return error.problems[0].message
         case Stale():
             return refusal_of_stale(error).problems[0].message
-        case JobError() | ProviderError() | CountersLost():
+        case JobError() | ProviderError() | RedisLost():
             return str(error)
         case _:
             log.error("unexpected fault in a health check", exc_info=error)

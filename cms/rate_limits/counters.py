@@ -16,13 +16,13 @@ RETRY_SECONDS = 5.0
 """How long Redis is not asked again after it has not answered."""
 
 
-class CountersLost(Exception):
-    """The counters cannot be reached; the text says why."""
+class RedisLost(Exception):
+    """Redis does not answer; the text says why."""
 
 
 class Counters(Protocol):
     def acquire(self, key: bytes, limits: Sequence[Limit]) -> Usage:
-        """Count a request in a window for each of the limits; may raise `CountersLost`."""
+        """Count a request in a window for each of the limits; may raise `RedisLost`."""
 
     def close(self) -> None:
         """Close connections; a later request opens them again."""
@@ -50,7 +50,7 @@ class FallbackCounters:
         if self._may_try_redis():
             try:
                 usage = self._shared.acquire(key, limits)
-            except CountersLost as error:
+            except RedisLost as error:
                 self._note_loss(error)
             else:
                 self._note_answer()
@@ -73,7 +73,7 @@ class FallbackCounters:
             self._retry_at = now + RETRY_SECONDS
             return True
 
-    def _note_loss(self, error: CountersLost) -> None:
+    def _note_loss(self, error: RedisLost) -> None:
         with self._lock:
             was_lost = self._is_lost
             self._is_lost = True

@@ -8,7 +8,7 @@ from redis import Redis, RedisError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from cms.rate_limits.counters import CountersLost
+from cms.rate_limits.counters import RedisLost
 from cms.rate_limits.windows import Limit, Usage, acquire
 
 PREFIX = "cms:limits"
@@ -50,7 +50,7 @@ class RedisCounters:
         self._count = self._client.register_script(_SCRIPT)
 
     def acquire(self, key: bytes, limits: Sequence[Limit]) -> Usage:
-        """Count a request in a window for each of the limits; raises `CountersLost`."""
+        """Count a request in a window for each of the limits; raises `RedisLost`."""
         # The braces put all keys of a client on one server of a cluster.
         keys = [f"{PREFIX}:{{{key.hex()}}}:{limit.seconds}" for limit in limits]
         arguments: list[int] = []
@@ -59,7 +59,7 @@ class RedisCounters:
         try:
             answer = self._count(keys, arguments)
         except RedisError as error:
-            raise CountersLost(no_answer(error)) from error
+            raise RedisLost(no_answer(error)) from error
         windows = []
         for count, milliseconds in zip(answer[::2], answer[1::2], strict=True):
             # Redis answers 0 in the last millisecond of a window, and a negative number if there is
@@ -73,11 +73,11 @@ class RedisCounters:
         self._client.close()
 
     def ping(self) -> None:
-        """Ask Redis for a sign of life; raises `CountersLost`."""
+        """Ask Redis for a sign of life; raises `RedisLost`."""
         try:
             self._client.ping()
         except RedisError as error:
-            raise CountersLost(no_answer(error)) from error
+            raise RedisLost(no_answer(error)) from error
 
 
 def open_redis(address: str) -> Redis:

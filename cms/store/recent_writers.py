@@ -14,25 +14,21 @@ from datetime import timedelta
 from typing import Protocol
 
 from cms.config import Config
-from cms.rate_limits.counters import RETRY_SECONDS
+from cms.rate_limits.counters import RETRY_SECONDS, RedisLost
 from cms.rate_limits.shared_table import KEY_BYTES, PROCESS_TABLE, SharedTable
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
 
 log = logging.getLogger("cms")
 
 
-class KeysLost(Exception):
-    """The keys of other machines cannot be reached; the text says why."""
-
-
 class SharedKeys(Protocol):
     """Keys that other machines see, each for a time."""
 
     def add(self, keys: Sequence[bytes], seconds: float) -> None:
-        """Keep keys for some seconds; raises `KeysLost`."""
+        """Keep keys for some seconds; raises `RedisLost`."""
 
     def has_any(self, keys: Sequence[bytes]) -> bool:
-        """Tell whether one of the keys is kept; raises `KeysLost`."""
+        """Tell whether one of the keys is kept; raises `RedisLost`."""
 
 
 class RecentWriters:
@@ -64,7 +60,7 @@ class RecentWriters:
         if self._may_try() and self._shared:
             try:
                 self._shared.add([key], self._seconds)
-            except KeysLost as error:
+            except RedisLost as error:
                 self._note_loss(error)
 
     def includes(self, identity: Identity) -> bool:
@@ -76,7 +72,7 @@ class RecentWriters:
             return False
         try:
             return self._shared.has_any(keys)
-        except KeysLost as error:
+        except RedisLost as error:
             self._note_loss(error)
             return False
 
@@ -87,7 +83,7 @@ class RecentWriters:
     def _may_try(self) -> bool:
         return time.monotonic() >= self._retry_at
 
-    def _note_loss(self, error: KeysLost) -> None:
+    def _note_loss(self, error: RedisLost) -> None:
         self._retry_at = time.monotonic() + RETRY_SECONDS
         log.warning("%s. What one writes here, other machines may read later.", error)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from cms.store.recent_writers import RecentWriters
 from cms.store.refusals import changing_structure
 from cms.store.replica import Replica
 from cms.store.snapshot import Snapshot, Snapshots
+from cms.store.table_hooks import TableHooks
 from cms.store.write_attempts import StructureChange, Write, require_admin
 
 
@@ -34,6 +35,7 @@ class Store:
         config: Config,
         database: Database | None = None,
         *,
+        hooks: Mapping[str, TableHooks],
         writers: RecentWriters | None = None,
         secret: str = "",
         wait_slots: WaitSlots | None = None,
@@ -44,6 +46,8 @@ class Store:
             other_prefixes=partial(_other_prefixes, self.database),
             wait_slots=wait_slots,
         )
+        self.hooks = hooks
+        """The hooks of writes, by collection."""
         self.writers = writers
         """Callers who must not read from the replica, where there is one."""
         self.cursor_secret = hmac.digest(secret.encode(), b"cursors", "sha256")

@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING
 
 from cms.web.client_limits import MAX_UNSENT
 from cms.web.socket_queue import unacknowledged_bytes
-
-if TYPE_CHECKING:
-    from cms.web.web_server import WebServer
+from cms.web.web_server import WebServer
 
 
 class ClientGone(OSError):
@@ -77,7 +74,7 @@ class AnswerOutput:
         """Send a long answer at the pace of the client; raises `ClientGone`."""
         self._unsent_since = time.monotonic()  # first, or a review would think it the oldest
         self._piecewise_bytes = len(data)  # all of it stays in memory until the last piece has gone
-        self._server.loop.call_soon_threadsafe(self._server.unsent_answers.count, len(data))
+        self._server.loop.call_soon_threadsafe(self._server.count_unsent, len(data))
         for start in range(0, len(data), MAX_UNSENT):
             self.write_chunk(data[start : start + MAX_UNSENT])
         self._piecewise_bytes = 0
@@ -119,7 +116,7 @@ class AnswerOutput:
             if not self._transport.get_write_buffer_size():
                 self._unsent_since = time.monotonic()
             self._transport.write(data)
-            self._server.unsent_answers.count(len(data))
+            self._server.count_unsent(len(data))
         if self._is_lost or not self.is_full:
             self._room.set()
 

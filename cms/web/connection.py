@@ -12,7 +12,7 @@ import logging
 import time
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from cms.web import error_answers
 from cms.web.answer_output import AnswerOutput, ClientGone
@@ -24,9 +24,7 @@ from cms.web.client_limits import (
 from cms.web.http_exchange import HttpExchange
 from cms.web.request_reader import RequestReader
 from cms.web.transfer_rate import TransferRate
-
-if TYPE_CHECKING:
-    from cms.web.web_server import WebServer
+from cms.web.web_server import WebServer
 
 log = logging.getLogger("cms")
 
@@ -289,6 +287,16 @@ class ClientConnection(asyncio.BufferedProtocol):
     def body_since(self) -> float:
         """When the body that is buffered until it is complete began to arrive, 0 without one."""
         return self._request_reader.started_at if self._request_reader.holds_body else 0.0
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How many bytes of answers are kept in memory until the client takes them."""
+        return self.output.unsent_bytes
+
+    @property
+    def unsent_since(self) -> float:
+        """When the client was last seen to take all there was, or a chunk of a stream."""
+        return self.output.unsent_since
 
     @property
     def is_idle(self) -> bool:

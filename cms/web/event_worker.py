@@ -24,6 +24,7 @@ from gunicorn import sock
 from cms.config import Config, load
 from cms.processes.this_thread import this_thread
 from cms.web.client_limits import DESCRIPTORS_PER_CONNECTION, SWEEP_SECONDS, ClientLimits
+from cms.web.listeners import Listeners
 from cms.web.request_head import Environ
 from cms.web.web_server import Proxies, WebServer
 from cms.web.worker_startup import StoppableWorker
@@ -84,7 +85,8 @@ class EventWorker(StoppableWorker):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
             server.loop.add_signal_handler(number, self._request_stop)
         context = sock.ssl_context(self.cfg) if self.cfg.is_ssl else None
-        server.listen([listener.sock for listener in self.sockets], context)
+        sockets = [listener.sock for listener in self.sockets]
+        listeners = Listeners(server, sockets, context)
         while self.alive and self.ppid == os.getppid():
             # Without this sign of life the arbiter replaces the worker.
             if not server.has_hung_thread():
@@ -92,7 +94,7 @@ class EventWorker(StoppableWorker):
             server.sweep()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_requested.wait(), SWEEP_SECONDS)
-        await server.drain(self.cfg.graceful_timeout)
+        await listeners.drain(self.cfg.graceful_timeout)
 
     def _request_stop(self) -> None:
         self.alive = False

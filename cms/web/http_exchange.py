@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from cms.web import error_answers
-from cms.web.answer_output import ClientGone
+from cms.web.answer_output import AnswerOutput, ClientGone
 from cms.web.client_limits import MAX_UNSENT
 from cms.web.request_head import Environ
 from cms.web.streamed_body import BodyError, StreamedBody
-
-if TYPE_CHECKING:
-    from cms.web.connection import ClientConnection
+from cms.web.web_server import WebServer
 
 log = logging.getLogger("cms.web")
 
@@ -28,6 +27,32 @@ _MAX_LOGGED_PATH = 500
 _BODILESS = ("1", "204", "304")  # how statuses begin whose answers have no body
 
 
+class RequestConnection(Protocol):
+    """A connection as its requests see it."""
+
+    server: WebServer
+    address: object
+    transport: asyncio.Transport
+    output: AnswerOutput
+    is_lost: bool
+    is_closing: bool
+    refusal: bytes | None
+
+    @property
+    def queued(self) -> int: ...
+    @property
+    def is_silent(self) -> bool: ...
+    @property
+    def is_ending(self) -> bool: ...
+    def enqueue(self, exchange: HttpExchange) -> None: ...
+    def ask_for_body(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def finished(self, *, keep_alive: bool) -> None: ...
+    def refuse(self, answer: bytes) -> None: ...
+    def end_after_answers(self) -> None: ...
+    def abort(self) -> None: ...
+
+
 class HttpExchange:
     """A request with what a thread needs to answer it.
 
@@ -35,7 +60,9 @@ class HttpExchange:
     request began to wait for a thread.
     """
 
-    def __init__(self, connection: ClientConnection, environ: Environ, *, keep_alive: bool) -> None:
+    def __init__(
+        self, connection: RequestConnection, environ: Environ, *, keep_alive: bool
+    ) -> None:
         self._connection = connection
         self._environ = environ
         self._keep_alive = keep_alive

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
 
 import httptools
 
@@ -21,12 +20,9 @@ from cms.web.client_limits import (
     MAX_PIPELINED_BYTES,
     PARSE_SECONDS,
 )
-from cms.web.http_exchange import HttpExchange
+from cms.web.http_exchange import HttpExchange, RequestConnection
 from cms.web.request_head import Environ, RequestHead
 from cms.web.streamed_body import StreamedBody
-
-if TYPE_CHECKING:
-    from cms.web.connection import ClientConnection
 
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 _SLICE_OF_HEADS = 4_096
@@ -40,7 +36,7 @@ class RequestReader:
     threads. While `is_holding`, bytes wait here: for room, or for this connection's turn.
     """
 
-    def __init__(self, connection: ClientConnection) -> None:
+    def __init__(self, connection: RequestConnection) -> None:
         self._connection = connection
         self._server = connection.server
         self._parser = httptools.HttpRequestParser(self)

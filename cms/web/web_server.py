@@ -1,4 +1,4 @@
-"""The web server of one worker: state that its connections share, and its listeners."""
+"""The web server of one worker: state that its connections share, and room for them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ import asyncio
 import logging
 import os
 import socket
-import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from cms.web import error_answers
-from cms.web.client_limits import DRAIN_SECONDS, MAX_BUFFERED_IN_ALL, ClientLimits
-from cms.web.connection import ClientConnection
+from cms.web.client_limits import MAX_BUFFERED_IN_ALL, MAX_UNSENT_IN_ALL, ClientLimits
 from cms.web.request_head import Environ
 from cms.web.thread_pool import ThreadPool
-from cms.web.unsent_answers import UnsentAnswers
 from cms.web.worker_table import WorkerEntry
 
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
@@ -30,10 +27,30 @@ log = logging.getLogger("cms")
 
 _MAX_LOOKED_AT = 100  # connections of a full server, for each newcomer
 _RELIEF_SECONDS = 0.05
-_YIELD_SECONDS = 0.005
-"""How long a worker leaves a connection to others: as long as one may wait for its interpreter."""
 _RECEIVE_BYTES = 2**18  # as many as the event loop would take at a time by itself
-_SHUTDOWN_SECONDS = 86_400.0  # no limit for TLS: the sweep ends clients that are too slow
+_REVIEW_BYTES = MAX_UNSENT_IN_ALL // 8
+
+
+class ServedConnection(Protocol):
+    """A connection as its server sees it."""
+
+    transport: asyncio.Transport
+
+    @property
+    def is_idle(self) -> bool: ...
+    @property
+    def waiting_since(self) -> float: ...
+    @property
+    def body_since(self) -> float: ...
+    @property
+    def unsent_bytes(self) -> int: ...
+    @property
+    def unsent_since(self) -> float: ...
+    def sweep(self, now: float) -> None: ...
+    def end_idle(self) -> None: ...
+    def end_body(self) -> None: ...
+    def end_waiting(self, refusal: bytes) -> None: ...
+    def cut_off(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +100,17 @@ class WebServer:
         self.threads = ThreadPool(
             threads, max_waiting=limits.max_streams, relieve=self._relieve_threads
         )
-        self.connections: dict[ClientConnection, None] = {}  # the oldest first
+        self.connections: dict[ServedConnection, None] = {}  # the oldest first
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
-        self.unsent_answers = UnsentAnswers(self.connections)
         self._is_relieving = False
         self._reserved = 0
+        self._written = 0  # since the last review of unsent answers
         self._lock = threading.Lock()
         self.is_draining = False
         self.proxies = Proxies()
         self.entry: WorkerEntry | None = None
         self.date = formatdate(usegmt=True)
-        self._listeners: list[socket.socket] = []
-        self._connecting: dict[asyncio.Task[Any], None] = {}
-        self._context: ssl.SSLContext | None = None
+        self.connecting: dict[asyncio.Task[Any], None] = {}
         self._environ: Environ = {
             "SCRIPT_NAME": os.environ.get("SCRIPT_NAME", ""),
             "SERVER_SOFTWARE": "cms",
@@ -111,84 +126,15 @@ class WebServer:
             "wsgi.version": (1, 0),
         }
 
-    def listen(
-        self, listeners: Sequence[socket.socket], context: ssl.SSLContext | None = None
-    ) -> None:
-        """Accept connections on listening sockets, over TLS where there is a context."""
-        self._context = context
-        for listener in listeners:
-            listener.setblocking(False)
-            self.loop.add_reader(listener, self._accept, listener)
-            self._listeners.append(listener)
-
-    def _accept(self, listener: socket.socket) -> None:
-        """Accept one connection, or leave it for a moment to a worker that has fewer."""
-        if self.entry is None or not self.entry.is_above_another(self._count):
-            self._accept_one(listener)
-            return
-        self.loop.remove_reader(listener)
-        self.loop.call_later(_YIELD_SECONDS, self._accept_left, listener)
-
-    def _accept_left(self, listener: socket.socket) -> None:
-        """Accept a connection that no other worker has accepted, and the next ones."""
-        if not self.is_draining:
-            self.loop.add_reader(listener, self._accept, listener)
-            self._accept_one(listener)
-
-    def _accept_one(self, listener: socket.socket) -> None:
-        """Accept one connection; the loop's own method would take every one that waits."""
-        try:
-            accepted, address = listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
-        except OSError as error:
-            # Too many open files: existing connections have to end first.
-            log.warning("No connection can be accepted: %s", error.strerror)
-            self.loop.remove_reader(listener)
-            self.loop.call_later(1.0, self._resume_accepting, listener)
-            return
-        self._add_connection(accepted, address)
-
-    def _resume_accepting(self, listener: socket.socket) -> None:
-        if not self.is_draining:
-            self.loop.add_reader(listener, self._accept, listener)
-
-    def _add_connection(self, accepted: socket.socket, address: object) -> None:
-        accepted.setblocking(False)
-        tls_options: dict[str, Any] = {}
-        if self._context:
-            tls_options = {
-                "ssl": self._context,
-                "ssl_handshake_timeout": self.limits.request_seconds,
-                "ssl_shutdown_timeout": _SHUTDOWN_SECONDS,
-            }
-            # Handshakes that never end must not keep other clients out: the oldest goes.
-            if len(self._connecting) >= self.limits.max_connections:
-                next(iter(self._connecting)).cancel()
-        connecting = self.loop.create_task(
-            self.loop.connect_accepted_socket(
-                lambda: ClientConnection(self, address), accepted, **tls_options
-            )
-        )
-        self._connecting[connecting] = None
-        self.publish_connections()
-        connecting.add_done_callback(self._end_connecting)
-
-    def _end_connecting(self, connecting: asyncio.Task[Any]) -> None:
-        self._connecting.pop(connecting, None)
-        self.publish_connections()
-        if not connecting.cancelled() and connecting.exception():
-            log.debug("A connection failed as it was made", exc_info=connecting.exception())
-
     def publish_connections(self) -> None:
         """Tell the other workers how many connections this one has."""
         if self.entry and not self.is_draining:
-            self.entry.publish(self._count)
+            self.entry.publish(self.connection_count)
 
     @property
-    def _count(self) -> int:
+    def connection_count(self) -> int:
         """The number of connections, those included that are being made."""
-        return len(self.connections) + len(self._connecting)
+        return len(self.connections) + len(self.connecting)
 
     def sweep(self) -> None:
         """Enforce the time limits of all connections; called twice a second."""
@@ -210,7 +156,7 @@ class WebServer:
         """Whether there are more connections than the limit."""
         return len(self.connections) > self.limits.max_connections
 
-    def make_room(self, newcomer: ClientConnection) -> bool:
+    def make_room(self, newcomer: ServedConnection) -> bool:
         """Close an idle connection among the oldest; tell whether there was one."""
         for connection in islice(self.connections, _MAX_LOOKED_AT):
             if connection.is_idle and connection is not newcomer:
@@ -239,6 +185,26 @@ class WebServer:
             if self._reserved < MAX_BUFFERED_IN_ALL * 7 // 8:
                 return
 
+    def count_unsent(self, size: int) -> None:
+        """Count bytes of answers; look at the clients that do not take them after every so many."""
+        self._written += size
+        if self._written >= _REVIEW_BYTES:
+            self._written = 0
+            self._review_unsent()
+
+    def _review_unsent(self) -> None:
+        """Where too much is unsent, cut off the answers whose clients are waited for longest."""
+        unsent = [connection for connection in self.connections if connection.unsent_bytes]
+        total = sum(connection.unsent_bytes for connection in unsent)
+        if total <= MAX_UNSENT_IN_ALL:
+            return
+        for connection in sorted(unsent, key=lambda connection: connection.unsent_since):
+            total -= connection.unsent_bytes
+            connection.cut_off()
+            # Somewhat below the limit, or the next answer would start this again.
+            if total < MAX_UNSENT_IN_ALL - _REVIEW_BYTES:
+                return
+
     def _relieve_threads(self) -> None:
         """End the clients for which threads have waited longest; by a thread."""
         self.loop.call_soon_threadsafe(self._begin_relief)
@@ -260,42 +226,6 @@ class WebServer:
         for connection in waiting[: surplus + self.limits.max_streams // 8]:
             connection.end_waiting(error_answers.OVERLOADED)
         self.loop.call_later(_RELIEF_SECONDS, self._end_waiting)
-
-    async def drain(self, seconds: float) -> None:
-        """Accept nothing more, answer what has arrived, and return when done or out of time.
-
-        Idle connections are kept for a moment, so that a request on its way is still answered.
-        """
-        self.is_draining = True
-        if self.entry:
-            self.entry.end()
-        for listener in self._listeners:
-            self.loop.remove_reader(listener)
-            self._accept_waiting(listener)
-            listener.close()
-        deadline = time.monotonic() + seconds
-        while (self.connections or self._connecting) and time.monotonic() < deadline:
-            self.sweep()
-            await asyncio.sleep(DRAIN_SECONDS / 10)
-
-    def _accept_waiting(self, listener: socket.socket) -> None:
-        """Accept connections that the kernel has taken: closing the listener would reset them.
-
-        The last look at their number keeps the interpreter's lock, so that no other thread delays
-        the close by milliseconds.
-        """
-        waiting = True
-        while waiting:
-            try:
-                self._add_connection(*listener.accept())
-            except BlockingIOError:
-                waiting = _backlog_of(listener) > 0
-            except ConnectionAbortedError:
-                continue
-            except OSError as error:
-                # Too many open files: requests that are under way are answered nevertheless.
-                log.warning("Connections that wait cannot be accepted: %s", error.strerror)
-                return
 
     def has_hung_thread(self) -> bool:
         """Tell whether a thread has worked on one request for longer than the limit."""
@@ -334,12 +264,3 @@ class WebServer:
         else:
             environ |= {"SERVER_NAME": str(server), "SERVER_PORT": "", "REMOTE_ADDR": ""}
         return environ
-
-
-def _backlog_of(listener: socket.socket) -> int:
-    """Return how many connections wait to be accepted; 0 where the system does not tell."""
-    if listener.family == socket.AF_UNIX or not hasattr(socket, "TCP_INFO"):
-        return 0
-    # For a listening socket, Linux puts this number into the field `tcpi_unacked`.
-    information = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
-    return int.from_bytes(information[24:28], sys.byteorder)

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cms.config import Config
+from cms.extensions import OWN
 from cms.items.read.prepare import ReadRequest
 from cms.items.transfer.export import export
 from cms.store.identity import Identity
@@ -172,7 +173,7 @@ def test_a_large_export_takes_no_more_memory_than_a_batch(stage: Stage, settings
         "1000000) AS n;"
         "ALTER TABLE many ADD PRIMARY KEY (id)"
     )
-    store = Store(replace(settings, database_url=stage.dsn))
+    store = Store(replace(settings, database_url=stage.dsn), hooks=OWN.store_hooks())
     identity = Identity(user=stage.admin.get("/users/me").data["id"])
     before = resident_bytes()
     exported = export(store, identity, ReadRequest("many", "limit=-1"), file_format="jsonl")

@@ -9,6 +9,7 @@ import pytest
 from cms.config import Config
 from cms.database.connections import max_streams
 from cms.errors import Refused
+from cms.extensions import OWN
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import read_list
 from cms.items.transfer.export import BATCH_ROWS, export
@@ -20,7 +21,7 @@ from tests.things import field, table
 
 @pytest.fixture
 def store(config: Config) -> Iterator[Store]:
-    store = Store(config)
+    store = Store(config, hooks=OWN.store_hooks())
     yield store
     store.close()
 

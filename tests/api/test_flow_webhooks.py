@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from cms.cli.worker import tasks_of
 from cms.config import Config
 from cms.jobs.job_worker import drain
-from cms.tasks import tasks_of
 from tests.active_flows import Json, make_flow, runs, step, work
 from tests.client import Client
 from tests.members import may, member, new_role

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from cms.config import Config
+from cms.extensions import OWN
 from cms.items.transfer.imports import Upload, import_file
 from cms.store.identity import Identity
 from cms.store.store import Store
@@ -139,7 +140,7 @@ def test_100_000_rows_take_no_more_memory_than_a_batch(stage: Stage, settings: C
     file = io.BytesIO(
         b"name,size\n" + b"".join(b"%s %d,%d\n" % (b"x" * 60, n, n) for n in range(100_000))
     )
-    store = Store(replace(settings, database_url=stage.dsn))
+    store = Store(replace(settings, database_url=stage.dsn), hooks=OWN.store_hooks())
     identity = Identity(user=stage.admin.get("/users/me").data["id"])
     with watched() as memory:
         answer = import_file(store, identity, things.name, Upload("csv", file, 1 << 20))

@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from cms.cli.worker import tasks_of
 from cms.jobs.job_worker import drain
 from cms.structure import index_builds, indexes
-from cms.tasks import tasks_of
 from tests.client import Client
 from tests.databases import run_sql
 from tests.index_building import (

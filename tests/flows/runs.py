@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from cms.config import Config
-from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.operations import OPERATIONS
 from cms.flows.run import Rejected, Run, Services
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
@@ -19,7 +18,8 @@ SERVICE = Identity(is_service=True)
 
 def services_of(stage: Stage, config: Config, **settings: object) -> Services:
     """Return the services of a stage's application, with other settings for its operations."""
-    return Services(stage.admin.app.store, replace(config, **settings))  # type: ignore[arg-type]
+    ours = replace(config, **settings)  # type: ignore[arg-type]
+    return Services(stage.admin.app.store, ours, OPERATIONS)
 
 
 def new_run(
@@ -33,8 +33,9 @@ def new_run(
 
 def do(run: Run, kind: str, **options: Any) -> Any:
     """Do one operation with options that are rendered already, as the engine does it."""
-    assert list(OPERATION_TYPES[kind].errors(options, are_rendered=True)) == []
-    return OPERATIONS[kind](options, run)
+    operation = OPERATIONS[kind]
+    assert list(operation.options.errors(options, are_rendered=True)) == []
+    return operation.run(options, run)
 
 
 def rejection(run: Run, kind: str, **options: Any) -> Any:

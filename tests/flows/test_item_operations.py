@@ -9,6 +9,7 @@ import pytest
 
 from cms.config import Config
 from cms.errors import Refused
+from cms.extensions import OWN
 from cms.flows.operations import OPERATIONS
 from cms.flows.run import OpenTransaction, Rejected, Run, Services
 from cms.store.identity import Identity
@@ -73,7 +74,7 @@ def test_a_key_or_filter_of_a_template_that_leads_nowhere_selects_nothing(
     if kind != "item-update":
         del options["payload"]
     with pytest.raises(Rejected) as rejected:
-        OPERATIONS[kind](options, run)
+        OPERATIONS[kind].run(options, run)
     assert "all items" in str(rejected.value.result)
     assert pages.column("title") == ["One"]
 
@@ -82,8 +83,10 @@ def test_keys_of_more_items_than_a_read_returns_are_refused(
     stage: Stage, services: Services, pages: Table, settings: Config
 ) -> None:
     pages.add(*({"title": str(number)} for number in range(4)))
-    store = Store(replace(settings, query_limit_max=2), services.store.database)
-    run = new_run(Services(store, services.config))
+    store = Store(
+        replace(settings, query_limit_max=2), services.store.database, hooks=OWN.store_hooks()
+    )
+    run = new_run(Services(store, services.config, OPERATIONS))
     options: dict[str, Any] = {"collection": pages.name, "key": [1, 2, 3]}
     assert "2 items at most" in rejection(run, "item-read", **options)["message"]
     assert len(do(run, "item-read", **options, query={"limit": 1})) == 1

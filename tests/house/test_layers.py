@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 
 from cms.schema.types import TYPES
 from tests.house.source_modules import SourceModule, source_modules
@@ -47,7 +48,7 @@ LAYERS = (
     "http",
     "top",
 )
-TOP = {"app", "__main__", "cli", "gunicorn_process", "tasks"}
+TOP = {"app", "__main__", "cli", "extensions", "gunicorn_process", "tasks"}
 
 
 def layer(module: str) -> str:
@@ -74,6 +75,21 @@ def test_imports_run_downwards_only() -> None:
         if name.startswith("cms.") and LAYERS.index(layer(name)) > LAYERS.index(layer(module))
     ]
     assert violations == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports for types and imports in functions count as well."""
+    sources = {module.removesuffix(".__init__"): source for module, source in modules()}
+    imported = {
+        module: {
+            name if name in sources else name.rpartition(".")[0]
+            for name in source.imports
+            if name.startswith("cms.")
+        }
+        for module, source in sources.items()
+    }
+    # Its error names a circle.
+    TopologicalSorter(imported).prepare()
 
 
 def test_flows_and_dashboards_do_not_know_each_other() -> None:

@@ -15,6 +15,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
+from cms.cli.worker import tasks_of
 from cms.database.connections import standalone_transaction
 from cms.errors import Refused
 from cms.jobs import housekeeping
@@ -22,7 +23,6 @@ from cms.jobs.housekeeping import FETCHERS, delete_finished, queue_state, requeu
 from cms.jobs.job_worker import groups_of
 from cms.jobs.queue_connector import channel_of_schema
 from cms.jobs.task import Job, JobError, PermanentError, Task, defer, defer_all
-from cms.tasks import tasks_of
 from tests.client import Client
 from tests.queues import QueueDatabase
 from tests.statements import counted_in_transactions

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
+from cms.cli.worker import tasks_of
 from cms.mail import smtp
 from cms.mail.mail_queue import Mail, post
-from cms.tasks import tasks_of
 from tests.queues import QueueDatabase
 
 

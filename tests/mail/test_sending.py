@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from cms.cli.worker import tasks_of
 from cms.errors import Refused
 from cms.mail.mail_queue import Mail, post
-from cms.tasks import tasks_of
 from tests.mail.server import Inbox, mail_server, server_context
 from tests.queues import QueueDatabase
 from tests.smoke.running import free_port

@@ -15,7 +15,7 @@ from redis.connection import SSLConnection, UnixDomainSocketConnection
 
 from cms.config import Config
 from cms.rate_limits import counters as counters_module
-from cms.rate_limits.counters import RETRY_SECONDS, CountersLost, FallbackCounters
+from cms.rate_limits.counters import RETRY_SECONDS, FallbackCounters, RedisLost
 from cms.rate_limits.limiter import rate_limiter
 from cms.rate_limits.redis_counters import RedisCounters, open_redis
 from cms.rate_limits.shared_table import SharedTable
@@ -156,7 +156,7 @@ def test_a_redis_that_hangs_delays_one_request_only(
 
 def test_a_redis_that_refuses_is_lost(redis: RedisServer) -> None:
     counters = RedisCounters(redis.address.replace("redis://", "redis://nobody:wrong@"))
-    with pytest.raises(CountersLost):
+    with pytest.raises(RedisLost):
         counters.acquire(os.urandom(16), LIMITS)
 
 

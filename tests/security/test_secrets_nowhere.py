@@ -25,11 +25,11 @@ from psycopg.conninfo import make_conninfo
 
 from cms.app import create_app
 from cms.cli import cms
+from cms.cli.worker import tasks_of
 from cms.config import Config, load
 from cms.database.connections import Database
 from cms.jobs.job_worker import drain
 from cms.logs import JsonFormatter, start_logging
-from cms.tasks import tasks_of
 from tests import things
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 from tests.databases import SideDoor, drop_database

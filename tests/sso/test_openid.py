@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import requests
 
+from cms.cli.worker import tasks_of
 from cms.jobs.job_worker import drain
 from cms.sso import discovery
-from cms.tasks import tasks_of
 from tests.active_flows import make_flow, runs, step
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.sso.oidc import (

@@ -11,6 +11,7 @@ from cms.cli.finding import WARNING
 from cms.cli.flow_findings import flow_findings
 from cms.config import load
 from cms.config.similar_names import misspelt_settings
+from cms.flows.operations import OPERATIONS
 from tests.active_flows import make_flow, step
 from tests.client import Client
 from tests.things import Stage, field, table
@@ -56,7 +57,7 @@ def test_what_flows_name_in_vain_and_what_they_lack_is_named(stage: Stage, admin
     ]
     flow = make_flow(admin, "event", event, steps, name="News")
     make_flow(admin, "schedule", {}, [step("log", "log")], name="Later", status="inactive")
-    found = flow_findings(stage.dsn, mail_templates=frozenset({"share"}))
+    found = flow_findings(stage.dsn, OPERATIONS, mail_templates=frozenset({"share"}))
     assert sorted(each.text for each in found if each.level == WARNING) == [
         "flow Later: its options.cron: it is needed",
         "flow Later: operation log: options.message: it is needed",

@@ -17,11 +17,10 @@ from cms.database.statements import statement
 from cms.hashing.passwords import digest
 from cms.query.sql.statement import Statement
 from cms.schema.model import Catalogue, Collection
-from cms.store import snapshot_reuse
+from cms.store import snapshot as snapshot_module
 from cms.store.actors import cached_actor
 from cms.store.identity import Identity
-from cms.store.snapshot import Snapshot
-from cms.store.snapshot_reuse import MAX_CLEARED_POLICIES
+from cms.store.snapshot import MAX_CLEARED_POLICIES, Snapshot
 from tests.client import Client
 from tests.store.test_outliving_statements import ROLE, TABLES, TOKEN, permit
 
@@ -52,7 +51,7 @@ def test_a_caller_who_comes_while_a_snapshot_is_replaced_has_no_older_rights(
     assert api.get("/items/books").status == 200
     identity = Identity(token=digest(TOKEN))
     rows = store.database.fetch(statement("find_actor"), identity.caller)
-    with_callers = snapshot_reuse._with_callers
+    with_callers = snapshot_module._with_callers
     late: list[object] = []
 
     def interrupted(before: Snapshot, current: Snapshot) -> Snapshot:
@@ -61,7 +60,7 @@ def test_a_caller_who_comes_while_a_snapshot_is_replaced_has_no_older_rights(
             late.append(cached_actor(before, identity, lambda text, values: rows))
         return with_callers(before, current)
 
-    monkeypatch.setattr(snapshot_reuse, "_with_callers", interrupted)
+    monkeypatch.setattr(snapshot_module, "_with_callers", interrupted)
     connection.execute(b"ALTER TABLE books ADD more text")
     connection.execute(b"UPDATE system_version SET structure = structure + 1")
     assert api.get("/items/books").status == 200

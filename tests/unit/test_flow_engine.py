@@ -11,6 +11,7 @@ import pytest
 from cms.flows.definition.flow import FlowDefinition
 from cms.flows.definition.graph import FlowOperation, Graph
 from cms.flows.engine import Outcome, run_program
+from cms.flows.operations import OPERATIONS
 from cms.flows.program import compile_flow
 from cms.flows.run import Run, Services
 from cms.flows.run_limits import RunLimits
@@ -26,7 +27,7 @@ def operation(key: str, kind: str, options: Mapping[str, object], **ends: str) -
 def run(*operations: FlowOperation, trigger: object = None) -> Outcome:
     """Run operations, the first one first."""
     graph = Graph({entry.id: entry for entry in operations}, operations[0].id)
-    program = compile_flow(FlowDefinition("flow", "webhook", {}, graph))
+    program = compile_flow(FlowDefinition("flow", "webhook", {}, graph), OPERATIONS)
     return run_program(program, new_run(trigger))
 
 
@@ -106,7 +107,7 @@ def test_options_that_templates_have_made_wrong_reject() -> None:
 
 
 def test_a_flow_without_operations_comes_to_nothing() -> None:
-    program = compile_flow(FlowDefinition("flow", "webhook", {}, Graph({})))
+    program = compile_flow(FlowDefinition("flow", "webhook", {}, Graph({})), OPERATIONS)
     outcome = run_program(program, new_run(1))
     assert (outcome.steps, outcome.rejected) == ((), None)
 
@@ -150,7 +151,7 @@ def test_an_operation_that_is_not_the_flows_ends_the_run_with_a_reason() -> None
 
 def test_no_operation_begins_after_the_deadline_of_a_run() -> None:
     graph = Graph({"late": operation("late", "transform", {"json": 1})}, "late")
-    program = compile_flow(FlowDefinition("flow", "webhook", {}, graph))
+    program = compile_flow(FlowDefinition("flow", "webhook", {}, graph), OPERATIONS)
     late = new_run(None)
     late.limits = RunLimits(0)
     outcome = run_program(program, late)
@@ -161,7 +162,7 @@ def test_no_operation_begins_after_the_deadline_of_a_run() -> None:
 
 def test_a_sleep_beyond_the_deadline_rejects_at_once() -> None:
     graph = Graph({"wait": operation("wait", "sleep", {"milliseconds": 3_600_000})}, "wait")
-    program = compile_flow(FlowDefinition("flow", "webhook", {}, graph))
+    program = compile_flow(FlowDefinition("flow", "webhook", {}, graph), OPERATIONS)
     waiting = new_run(None)
     waiting.limits = RunLimits(60)
     outcome = run_program(program, waiting)
@@ -188,6 +189,6 @@ def test_an_option_that_is_null_counts_as_not_given_unless_it_is_a_value() -> No
         operation("other", "trigger", {"flow": None, "payload": None}),
     )
     graph = Graph({entry.id: entry for entry in steps}, "read")
-    program = compile_flow(FlowDefinition("flow", "webhook", {}, graph))
+    program = compile_flow(FlowDefinition("flow", "webhook", {}, graph), OPERATIONS)
     options = [program.steps[key].options.render({}) for key in ("read", "other")]
     assert options == [{"collection": "pages"}, {"payload": None}]

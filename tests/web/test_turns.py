@@ -17,6 +17,7 @@ import uvloop
 from cms.web import request_reader
 from cms.web.answer_output import AnswerOutput
 from cms.web.client_limits import ClientLimits
+from cms.web.listeners import Listeners
 from cms.web.web_server import Application, WebServer
 from tests.web.test_refusals import get, send_until_the_end
 from tests.web.wire import open_wire
@@ -50,9 +51,9 @@ def serving(application: Application = slow, *, immediate: str = "") -> Iterator
     is_over = asyncio.Event()
 
     async def serve() -> None:
-        server.listen([listener])
+        listeners = Listeners(server, [listener])
         await is_over.wait()
-        await server.drain(TIMEOUT_SECONDS)
+        await listeners.drain(TIMEOUT_SECONDS)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

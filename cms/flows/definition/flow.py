@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from cms import jsontext
 from cms.flows.definition.graph import FlowOperation, Graph, graph_problems
-from cms.flows.definition.operation_types import OPERATION_TYPES
+from cms.flows.definition.options import Options
 from cms.flows.definition.trigger_types import FILTER_SCOPES, SCOPES, TRIGGER_TYPES
 from cms.option_checks import IncompleteOption, OptionError
 from cms.schema.system import FLOWS, OPERATIONS
@@ -55,15 +55,15 @@ def flow_definition(row: Sequence[Any]) -> FlowDefinition:
     return FlowDefinition(identifier, trigger, _loads(options), graph, is_active, accountability)
 
 
-def flow_problems(flow: FlowDefinition) -> Iterator[FlowProblem]:
-    """Yield the problems of a flow and its operations."""
+def flow_problems(flow: FlowDefinition, types: Mapping[str, Options]) -> Iterator[FlowProblem]:
+    """Yield the problems of a flow and its operations, which have the options of their types."""
     # Without a trigger nothing starts the flow, and there are no options to check.
     if flow.trigger is not None:
         for error in TRIGGER_TYPES[flow.trigger].errors(flow.options):
             yield _option_problem(FLOWS, flow.id, error)
         yield from _filter_problems(flow)
     for operation in flow.graph.operations.values():
-        yield from _operation_problems(operation)
+        yield from _operation_problems(operation, types)
     for problem in graph_problems(flow.graph):
         collection = FLOWS
         key = flow.id
@@ -84,10 +84,12 @@ def _filter_problems(flow: FlowDefinition) -> Iterator[FlowProblem]:
             yield FlowProblem(FLOWS, flow.id, ("options", "scope", index), reason)
 
 
-def _operation_problems(operation: FlowOperation) -> Iterator[FlowProblem]:
-    options = OPERATION_TYPES.get(operation.type)
+def _operation_problems(
+    operation: FlowOperation, types: Mapping[str, Options]
+) -> Iterator[FlowProblem]:
+    options = types.get(operation.type)
     if options is None:
-        reason = f"it is one of {', '.join(OPERATION_TYPES)}"
+        reason = f"it is one of {', '.join(types)}"
         yield FlowProblem(OPERATIONS, operation.id, ("type",), reason)
         return
     for error in options.errors(operation.options):

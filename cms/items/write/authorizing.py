@@ -22,7 +22,7 @@ from cms.items.write.complete.validating import PayloadValidator
 from cms.items.write.hooks import hooks_of
 from cms.items.write.stages.mutations import AuthorizedDelete, AuthorizedSet, RowId, RowSet
 from cms.items.write.stages.problems import Problems
-from cms.items.write.stages.resolved_rows import ResolvedRow, ResolvedSet, keys_of
+from cms.items.write.stages.resolved_rows import ResolvedRow, ResolvedSet
 from cms.items.write.stages.written_rows import WrittenRows
 from cms.items.write.transaction.row_indexes import at_indexes
 from cms.query.plan.shared_masks import has_subselect
@@ -31,6 +31,7 @@ from cms.schema.model import Collection
 from cms.store.context import RequestContext
 from cms.store.fetching import fetch_fragment
 from cms.store.store import Store
+from cms.store.table_hooks import keys_of
 
 
 class WriteAuthorizer:
@@ -102,7 +103,7 @@ class WriteAuthorizer:
             authorized = AuthorizedSet(resolved, resolved.rows, _creation_rules(resolved))
         changed = at_indexes(authorized.rows, numbers)
         # After the permissions: a refusal by a hook would reveal rows that the caller cannot see.
-        if hooks_of(collection.name).before:
+        if hooks_of(self._store, collection.name).before:
             # Hooks get new rows as well, which have no stored row to authorize.
             new = [row for row in authorized.rows if row.is_new]
             self._run_before_hook(collection, [*changed, *new], (), fetch)
@@ -120,7 +121,7 @@ class WriteAuthorizer:
         if self.permissions.policy.is_admin:
             return
         grants = self.permissions.grants(collection, verb)
-        if not grants or hooks_of(collection.name).is_admin_only:
+        if not grants or hooks_of(self._store, collection.name).is_admin_only:
             raise forbidden()
         if verb == "update":
             self._grants_by_key(collection, keys, grants, fetch)
@@ -130,7 +131,7 @@ class WriteAuthorizer:
     ) -> AuthorizedDelete:
         """Return rows, authorized to be deleted; raises `Refused` NOT_FOUND or FORBIDDEN."""
         if not self.permissions.policy.is_admin:
-            if hooks_of(collection.name).is_admin_only:
+            if hooks_of(self._store, collection.name).is_admin_only:
                 raise forbidden()
             grants = self.permissions.grants(collection, "delete")
             self._grants_by_key(collection, keys, grants, fetch)
@@ -146,7 +147,7 @@ class WriteAuthorizer:
         """
         if self.permissions.policy.is_admin or not keys:
             return
-        hooks = hooks_of(collection.name)
+        hooks = hooks_of(self._store, collection.name)
         if hooks.is_admin_only or column in hooks.admin_fields:
             raise forbidden()
         grants = self.permissions.grants(collection, "update")
@@ -217,7 +218,7 @@ class WriteAuthorizer:
         deleted_keys: Sequence[str],
         fetch: Fetch,
     ) -> None:
-        hooks = hooks_of(collection.name)
+        hooks = hooks_of(self._store, collection.name)
         if hooks.before and (rows or deleted_keys):
             hooks.before(fetch, self._context, rows, deleted_keys)
 
@@ -264,7 +265,7 @@ class WriteAuthorizer:
         Raises `Refused` FORBIDDEN for a row that breaks its rule, or with the problems of a hook.
         """
         collection = row_set.collection
-        if hooks_of(collection.name).after:
+        if hooks_of(self._store, collection.name).after:
             rows = written.rows(row_set)
             # Rows without values were only named by their keys, and are as they were.
             changed = [row for row in rows if row.is_new or row.values]
@@ -288,7 +289,7 @@ class WriteAuthorizer:
         self, collection: Collection, fetch: Fetch, rows: Sequence[ResolvedRow] = ()
     ) -> None:
         """Run the hook of a system table that follows a write; `rows` are the written ones."""
-        hooks = hooks_of(collection.name)
+        hooks = hooks_of(self._store, collection.name)
         if hooks.after:
             hooks.after(fetch, self._context, rows)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from cms.database.error_mapping import Conflict
@@ -30,6 +31,7 @@ from cms.items.write.stages.written_rows import WrittenRows
 from cms.items.write.transaction.executor import Executor
 from cms.items.write.transaction.rows import as_stored, has_one_text, lock_rows
 from cms.schema.payload import REPEATED, invalid_item
+from cms.store.store import Store
 
 
 class CompletePayload(NamedTuple):
@@ -65,7 +67,7 @@ def write_tree(
         payload.parser.problems, catalogue, inquiry_sets, is_permitted=context.actor.policy.is_admin
     )
     plan = plan_mutations(catalogue, authorized)
-    with _explaining_conflicts():
+    with _explaining_conflicts(executor.store):
         written = run_plan(executor, plan)
     # Rules may look at any row of the call, so they are tried when all are written.
     with _locating_refusals(plan.sets, written):
@@ -75,12 +77,12 @@ def write_tree(
 
 
 @contextmanager
-def _explaining_conflicts() -> Iterator[None]:
+def _explaining_conflicts(store: Store) -> Iterator[None]:
     """Let hooks replace the messages of problems that the database finds."""
     try:
         yield
     except Conflict as conflict:
-        explained = conflict.map_problems(_explained)
+        explained = conflict.map_problems(partial(_explained, store))
         # Still a `Conflict`: an import tries halves of its batch after one, but after no other
         # refusal that names its rows.
         (problem,) = explained.problems
@@ -89,8 +91,9 @@ def _explaining_conflicts() -> Iterator[None]:
         raise refusal from conflict
 
 
-def _explained(problem: Problem) -> Problem:
-    return hooks_of(str(problem.extensions.get("collection"))).explained(problem)
+def _explained(store: Store, problem: Problem) -> Problem:
+    collection = str(problem.extensions.get("collection"))
+    return hooks_of(store, collection).explained(problem)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from cms.errors import Refused, forbidden, not_found
 from cms.fragment import Fragment
 from cms.items.read.reads import Item
 from cms.items.write.calls import WriteCall, WrittenItems
+from cms.items.write.hooks import NO_HOOKS, hooks_of
 from cms.items.write.run.conflicts import locating_conflicts
 from cms.items.write.run.many_to_any import many_to_any_of
 from cms.items.write.run.refusal_diagnosis import InquirySet, inquire_on_conflict
@@ -255,7 +256,7 @@ def _traced_statement(call: WriteCall, shape: WriteShape) -> CachedStatement:
 def _print_statement(call: WriteCall, shape: WriteShape, catalogue: Catalogue) -> Statement:
     collection = shape.collection
     is_delete = shape.mutation is Delete
-    if collection.is_system:
+    if collection.is_system or hooks_of(call.store, collection.name) is not NO_HOOKS:
         return _NEEDS_TRANSACTION  # its hooks read within a transaction
     if not is_delete and many_to_any_of(catalogue, collection):
         return _NEEDS_TRANSACTION  # the keys at these fields are looked up

@@ -26,7 +26,6 @@ from cms.items.write.complete.plain_rows import (
 from cms.items.write.complete.presets import PresetBinder
 from cms.items.write.complete.validating import PayloadValidator
 from cms.items.write.hooks import hooks_of
-from cms.items.write.hooks.hook import SystemTableHooks
 from cms.items.write.stages.parsed import Owner, ParsedRow, ParsedSet
 from cms.items.write.stages.problems import Problems
 from cms.items.write.stages.resolved_rows import ALL_NEW, ResolvedRow, ResolvedSet, StoredRows
@@ -42,6 +41,7 @@ from cms.schema.auto_fields import (
 from cms.schema.model import Collection
 from cms.schema.payload import MutableRowValues, RowValues
 from cms.store.context import RequestContext
+from cms.store.table_hooks import TableHooks
 
 
 class _RowSource(NamedTuple):
@@ -56,7 +56,7 @@ class _RowSource(NamedTuple):
     parsed: ParsedSet
     stored: StoredRows
     owners: Sequence[ResolvedRow]
-    hooks: SystemTableHooks
+    hooks: TableHooks
     rules: FieldRules
     auto_filling: Mapping[bool, AutoFilling]
     is_admin: bool
@@ -188,7 +188,7 @@ class RowCompleter:
             parsed,
             stored,
             owners,
-            hooks_of(collection.name),
+            hooks_of(self._validator.store, collection.name),
             self._validator.rules_of(collection),
             self._auto_filling_of_kinds(collection, len(parsed.rows), len(stored.keys)),
             is_admin=self._permissions.policy.is_admin,

@@ -55,6 +55,7 @@ class PresetBinder:
         """
         payload: dict[str, object] = {}
         values: MutableRowValues = {}
+        never_preset = hooks_of(self._validator.store, collection.name).never_preset
         # In reverse order, so that the first permission overwrites the others.
         for grant in reversed(grants):
             for name, value in self.bound(grant).items():
@@ -62,6 +63,8 @@ class PresetBinder:
                 # A field may have gone, or lost its column, since the permission was written.
                 if field is None or field.column is None or name in sent:
                     continue
+                if name in never_preset:
+                    raise _refuse(grant, field, "no preset sets it")
                 values[name] = _column_value(grant, field, value)
                 payload[name] = value
         return RowPresets(payload, values)
@@ -98,8 +101,6 @@ class PresetBinder:
 
 def _column_value(grant: Grant, field: Field, value: object) -> str | None:
     """Return a preset as its column takes it; raises `Refused` FORBIDDEN if it does not."""
-    if field.name in hooks_of(field.collection).never_preset:
-        raise _refuse(grant, field, "no preset sets it")
     if value is None:
         return None
     return _convert(grant, field, value)

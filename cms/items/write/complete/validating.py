@@ -14,7 +14,7 @@ from cms.items.write.complete.call_cache import CallCache
 from cms.items.write.complete.caller_values import caller_values
 from cms.items.write.complete.field_rules import FieldRules, field_rules, filled_values
 from cms.items.write.stages.problems import Problems
-from cms.items.write.stages.resolved_rows import ResolvedRow, keys_of
+from cms.items.write.stages.resolved_rows import ResolvedRow
 from cms.query.language.ast import CallerValue
 from cms.query.rules.validation import RuleContext, failures
 from cms.query.sql.row_checks import item_contents
@@ -23,6 +23,7 @@ from cms.schema.model import Collection, Json
 from cms.store.context import RequestContext
 from cms.store.fetching import fetch_fragment
 from cms.store.store import Store
+from cms.store.table_hooks import keys_of
 
 
 class PayloadValidator:
@@ -32,7 +33,7 @@ class PayloadValidator:
     """
 
     def __init__(self, store: Store, context: RequestContext, cache: CallCache) -> None:
-        self._store = store
+        self.store = store
         self._context = context
         self._caller_values = cache.caller_values
 
@@ -104,7 +105,7 @@ class PayloadValidator:
         """
         unknown = [path for path in paths if path not in self._caller_values]
         if unknown:
-            values = caller_values(self._store, self._context, unknown)
+            values = caller_values(self.store, self._context, unknown)
             self._caller_values.update(values)
         return self._caller_values
 

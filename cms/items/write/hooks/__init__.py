@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from cms.items.write.hooks.flows import FLOW_HOOKS, OPERATION_HOOKS
-from cms.items.write.hooks.hook import SystemTableHooks
 from cms.items.write.hooks.panels import DASHBOARD_HOOKS, PANEL_HOOKS
 from cms.items.write.hooks.permissions import PERMISSION_HOOKS
 from cms.items.write.hooks.personal import (
@@ -20,9 +18,7 @@ from cms.items.write.hooks.shares import SHARE_HOOKS
 from cms.items.write.hooks.users import USER_HOOKS
 from cms.schema.system import (
     DASHBOARDS,
-    FLOWS,
     NOTIFICATIONS,
-    OPERATIONS,
     PANELS,
     PERMISSIONS,
     PRESETS,
@@ -32,10 +28,12 @@ from cms.schema.system import (
     TRANSLATIONS,
     USERS,
 )
+from cms.store.store import Store
+from cms.store.table_hooks import TableHooks
 
-NO_HOOKS = SystemTableHooks()
+NO_HOOKS = TableHooks()
 
-HOOKS: Mapping[str, SystemTableHooks] = MappingProxyType(
+HOOKS: Mapping[str, TableHooks] = MappingProxyType(
     {
         USERS: USER_HOOKS,
         ROLES: ROLE_HOOKS,
@@ -43,16 +41,15 @@ HOOKS: Mapping[str, SystemTableHooks] = MappingProxyType(
         PRESETS: PRESET_HOOKS,
         SETTINGS: SETTINGS_HOOKS,
         SHARES: SHARE_HOOKS,
-        FLOWS: FLOW_HOOKS,
         NOTIFICATIONS: NOTIFICATION_HOOKS,
-        OPERATIONS: OPERATION_HOOKS,
         DASHBOARDS: DASHBOARD_HOOKS,
         PANELS: PANEL_HOOKS,
         TRANSLATIONS: TRANSLATION_HOOKS,
     }
 )
+"""Without those of flows and operations, which depend on the types of operations (`flows.py`)."""
 
 
-def hooks_of(collection: str) -> SystemTableHooks:
-    """Return the hooks of a collection; collections of users have none."""
-    return HOOKS.get(collection, NO_HOOKS)
+def hooks_of(store: Store, collection: str) -> TableHooks:
+    """Return the hooks of a collection; most collections of users have none."""
+    return store.hooks.get(collection, NO_HOOKS)

@@ -11,14 +11,6 @@ from cms.dashboards.definition.panel_types import PANEL_TYPES
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
-from cms.items.write.hooks.hook import (
-    SystemTableHooks,
-    ValueCheck,
-    check_color,
-    failed_validation,
-    one_of,
-)
-from cms.items.write.stages.resolved_rows import ResolvedRow
 from cms.option_checks import IncompleteOption, OptionError
 from cms.query.language.parse import PageSizes, parse
 from cms.query.plan.bindings import bind_values
@@ -26,6 +18,14 @@ from cms.query.plan.plan import plan
 from cms.query.sql.statement import finish_statement
 from cms.schema.system import PANELS
 from cms.store.context import RequestContext
+from cms.store.table_hooks import (
+    HookedRow,
+    TableHooks,
+    ValueCheck,
+    check_color,
+    failed_validation,
+    one_of,
+)
 
 MAX_POSITION = 10_000
 """Units of the grid."""
@@ -44,7 +44,7 @@ def _grid_check(minimum: int) -> ValueCheck:
     return check
 
 
-def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
+def _after(fetch: Fetch, context: RequestContext, rows: Sequence[HookedRow]) -> None:
     """Raise `Refused` with the problems of the options of panels as they are stored now.
 
     A change of the type alone can make the options wrong.
@@ -102,8 +102,8 @@ def _problem(key: str, error: OptionError) -> Problem:
     return failed_validation(row, ("options", *error.path), str(error))
 
 
-DASHBOARD_HOOKS = SystemTableHooks(checks={"color": check_color})
-PANEL_HOOKS = SystemTableHooks(
+DASHBOARD_HOOKS = TableHooks(checks={"color": check_color})
+PANEL_HOOKS = TableHooks(
     checks={
         "color": check_color,
         "type": one_of(*PANEL_TYPES),

@@ -11,20 +11,21 @@ from cms.access.visible_structure import ACTIONS
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
-from cms.items.write.hooks.hook import (
-    SystemTableHooks,
-    errors_of,
-    one_of,
-    refusals_as_errors,
-    unprocessable,
-)
 from cms.items.write.hooks.users import USER_HOOKS
-from cms.items.write.stages.resolved_rows import ResolvedRow, keys_of
 from cms.query.rules.payload_rules import parse_rule
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter
 from cms.schema.system import USERS
 from cms.store.context import RequestContext
+from cms.store.table_hooks import (
+    HookedRow,
+    TableHooks,
+    errors_of,
+    keys_of,
+    one_of,
+    refusals_as_errors,
+    unprocessable,
+)
 
 
 def _check_collection(value: object, context: RequestContext) -> None:
@@ -58,7 +59,7 @@ def _check_presets(value: object, context: RequestContext) -> None:
         raise ValueError("it is an object of fields and values")
 
 
-def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
+def _after(fetch: Fetch, context: RequestContext, rows: Sequence[HookedRow]) -> None:
     """Check that written permissions fit their collections.
 
     A change of the collection or of a rule alone can make the two differ: the stored row decides.
@@ -128,7 +129,7 @@ def _names_in(value: object) -> list[str]:
     return [str(name) for name in value]
 
 
-PERMISSION_HOOKS = SystemTableHooks(
+PERMISSION_HOOKS = TableHooks(
     is_admin_only=True,
     checks={
         "collection": _check_collection,

@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import forbidden
-from cms.items.write.hooks.hook import SystemTableHooks, check_color, text_check
-from cms.items.write.stages.resolved_rows import ResolvedRow, keys_of
 from cms.mail.notifications import mail_notifications
 from cms.store.context import RequestContext
+from cms.store.table_hooks import HookedRow, TableHooks, check_color, keys_of, text_check
 
 MAX_SUBJECT_LENGTH = 255
 MAX_NAME_LENGTH = 255
 
-BeforeHook = Callable[[Fetch, RequestContext, Sequence[ResolvedRow], Sequence[str]], None]
+BeforeHook = Callable[[Fetch, RequestContext, Sequence[HookedRow], Sequence[str]], None]
 
 
 def _keeping_owners(statement_name: str, *fields: str) -> BeforeHook:
@@ -25,11 +24,11 @@ def _keeping_owners(statement_name: str, *fields: str) -> BeforeHook:
     """
 
     def before(
-        fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow], keys: Sequence[str]
+        fetch: Fetch, context: RequestContext, rows: Sequence[HookedRow], keys: Sequence[str]
     ) -> None:
         if context.actor.policy.is_admin:
             return
-        changes: list[ResolvedRow] = []
+        changes: list[HookedRow] = []
         for row in rows:
             if not row.is_new and not row.values.keys().isdisjoint(fields):
                 changes.append(row)
@@ -48,22 +47,22 @@ def _keeping_owners(statement_name: str, *fields: str) -> BeforeHook:
     return before
 
 
-def _mail(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
+def _mail(fetch: Fetch, context: RequestContext, rows: Sequence[HookedRow]) -> None:
     keys = [str(row.key) for row in rows if row.is_new]
     if keys:
         # Only posted here: a worker sends the mails once the transaction has been committed.
         mail_notifications(fetch, keys)
 
 
-PRESET_HOOKS = SystemTableHooks(
+PRESET_HOOKS = TableHooks(
     checks={"color": check_color},
     before=_keeping_owners("find_preset_owners", "user", "role"),
 )
-NOTIFICATION_HOOKS = SystemTableHooks(
+NOTIFICATION_HOOKS = TableHooks(
     checks={"subject": text_check(MAX_SUBJECT_LENGTH)},
     before=_keeping_owners("find_notification_owners", "recipient", "sender"),
     after=_mail,
 )
-TRANSLATION_HOOKS = SystemTableHooks(
+TRANSLATION_HOOKS = TableHooks(
     checks={"key": text_check(MAX_NAME_LENGTH), "language": text_check(MAX_NAME_LENGTH)}
 )

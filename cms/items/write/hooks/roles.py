@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from cms.access.ip_addresses import network
 from cms.database.connections import Fetch
 from cms.database.statements import statement
-from cms.items.write.hooks.hook import InvalidPart, SystemTableHooks, raise_errors, unprocessable
 from cms.items.write.hooks.users import require_active_admin
-from cms.items.write.stages.resolved_rows import ResolvedRow
 from cms.store.context import RequestContext
+from cms.store.table_hooks import HookedRow, InvalidPart, TableHooks, raise_errors, unprocessable
 
 
 def _check_name(value: object, context: RequestContext) -> None:
@@ -32,7 +31,7 @@ def _check_networks(value: object, context: RequestContext) -> None:
     raise_errors(errors)
 
 
-def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
+def _after(fetch: Fetch, context: RequestContext, rows: Sequence[HookedRow]) -> None:
     changes_parents = any("parent" in row.sent for row in rows)
     # Only a new parent can close a cycle.
     if changes_parents and fetch(statement("find_role_cycle"), ()):
@@ -51,6 +50,6 @@ def require_plain_registration_role(fetch: Fetch) -> None:
         raise unprocessable("The role of public registration cannot be one of administrators")
 
 
-ROLE_HOOKS = SystemTableHooks(
+ROLE_HOOKS = TableHooks(
     is_admin_only=True, checks={"name": _check_name, "ip_access": _check_networks}, after=_after
 )

@@ -8,9 +8,18 @@ from decimal import Decimal
 
 from cms.database.connections import Fetch
 from cms.errors import Refused
-from cms.items.write.hooks.hook import (
+from cms.items.write.hooks.roles import require_plain_registration_role
+from cms.query.language.ast import And, AtField, Filter, Or
+from cms.query.language.relation_tests import has_item_test
+from cms.query.rules.payload_rules import parse_rule
+from cms.regex import compile_regex
+from cms.schema.field_names import FieldName
+from cms.schema.system import SETTINGS, choices_of
+from cms.store.context import RequestContext
+from cms.store.table_hooks import (
+    HookedRow,
     InvalidPart,
-    SystemTableHooks,
+    TableHooks,
     ValueCheck,
     check_color,
     check_limit,
@@ -19,15 +28,6 @@ from cms.items.write.hooks.hook import (
     refusals_as_errors,
     text_check,
 )
-from cms.items.write.hooks.roles import require_plain_registration_role
-from cms.items.write.stages.resolved_rows import ResolvedRow
-from cms.query.language.ast import And, AtField, Filter, Or
-from cms.query.language.relation_tests import has_item_test
-from cms.query.rules.payload_rules import parse_rule
-from cms.regex import compile_regex
-from cms.schema.field_names import FieldName
-from cms.schema.system import SETTINGS, choices_of
-from cms.store.context import RequestContext
 from cms.transforms.transform import PARAMETERS, parse_preset
 
 # A language with its script, region and the like: de, en-US, zh-Hant-TW.
@@ -142,11 +142,11 @@ def _is_ratio(ratio: object) -> bool:
     return isinstance(value, int | float | Decimal) and value > 0
 
 
-def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
+def _after(fetch: Fetch, context: RequestContext, rows: Sequence[HookedRow]) -> None:
     require_plain_registration_role(fetch)
 
 
-SETTINGS_HOOKS = SystemTableHooks(
+SETTINGS_HOOKS = TableHooks(
     after=_after,
     checks={
         "project_name": text_check(MAX_NAME_LENGTH),

@@ -13,14 +13,13 @@ from cms.database.connections import Fetch, single_values
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden
 from cms.hashing.passwords import check_password
-from cms.items.write.hooks.hook import SystemTableHooks, check_limit, unprocessable
-from cms.items.write.stages.resolved_rows import ResolvedRow, keys_of
 from cms.query.sql.row_checks import check_rows
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter
 from cms.schema.system import is_system
 from cms.store.context import RequestContext
 from cms.store.fetching import fetch_fragment
+from cms.store.table_hooks import HookedRow, TableHooks, check_limit, keys_of, unprocessable
 
 _SESSION_FIELDS = frozenset({"password", "role", "date_start", "date_end"})
 """Fields whose change ends the sessions of a share."""
@@ -39,11 +38,11 @@ class _StoredShare(NamedTuple):
 def _before(
     fetch: Fetch,
     context: RequestContext,
-    rows: Sequence[ResolvedRow],
+    rows: Sequence[HookedRow],
     deleted_keys: Sequence[str],
 ) -> None:
     """Refuse shares of items that the caller may not share, and changes of constant fields."""
-    changed_rows: list[ResolvedRow] = []
+    changed_rows: list[HookedRow] = []
     for row in rows:
         if row.is_new:
             _require_shareable(fetch, context, row)
@@ -55,7 +54,7 @@ def _before(
     _end_sessions(fetch, changed_rows)
 
 
-def _require_shareable(fetch: Fetch, context: RequestContext, row: ResolvedRow) -> None:
+def _require_shareable(fetch: Fetch, context: RequestContext, row: HookedRow) -> None:
     """Raise `Refused` FORBIDDEN for an item that the caller may not read or not share."""
     # A share without a creator would have nobody whose rights limit it.
     if context.actor.user is None or row.values.get("user_created") != context.actor.user:
@@ -85,7 +84,7 @@ def _has_items(collection: Collection) -> bool:
     return collection.kind is not Kind.FOLDER and collection.primary_key is not None
 
 
-def _key(row: ResolvedRow, collection: Collection) -> str:
+def _key(row: HookedRow, collection: Collection) -> str:
     try:
         return converter(collection.key)(row.values.get("item"))
     except ValueError:
@@ -93,7 +92,7 @@ def _key(row: ResolvedRow, collection: Collection) -> str:
         raise forbidden() from None
 
 
-def _require_same_item(fetch: Fetch, rows: Sequence[ResolvedRow]) -> None:
+def _require_same_item(fetch: Fetch, rows: Sequence[HookedRow]) -> None:
     """Refuse to change the item, the creator or the count of uses of a share."""
     stored = _stored_shares(fetch, rows)
     for row in rows:
@@ -105,13 +104,13 @@ def _require_same_item(fetch: Fetch, rows: Sequence[ResolvedRow]) -> None:
                 raise unprocessable(f'"{name}" of a share never changes')
 
 
-def _stored_shares(fetch: Fetch, rows: Sequence[ResolvedRow]) -> Mapping[str, _StoredShare]:
+def _stored_shares(fetch: Fetch, rows: Sequence[HookedRow]) -> Mapping[str, _StoredShare]:
     keys = keys_of(rows)
     stored = fetch(statement("find_shares"), (keys,))
     return {key: _StoredShare(*values) for key, *values in stored}
 
 
-def _require_own_role(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
+def _require_own_role(fetch: Fetch, context: RequestContext, rows: Sequence[HookedRow]) -> None:
     """Raise `Refused` FORBIDDEN for a role that is neither the caller's own nor a parent of it."""
     if context.actor.policy.is_admin:
         return
@@ -124,7 +123,7 @@ def _require_own_role(fetch: Fetch, context: RequestContext, rows: Sequence[Reso
         raise forbidden()
 
 
-def _end_sessions(fetch: Fetch, rows: Sequence[ResolvedRow]) -> None:
+def _end_sessions(fetch: Fetch, rows: Sequence[HookedRow]) -> None:
     """End the sessions of shares that are about to get another password, role or date."""
     changes: list[dict[str, object]] = []
     for row in rows:
@@ -143,7 +142,7 @@ def _check_password(value: object, context: RequestContext) -> None:
         raise ValueError(refused.problems[0].message) from None
 
 
-SHARE_HOOKS = SystemTableHooks(
+SHARE_HOOKS = TableHooks(
     # A preset could set a password that nobody knows, or name another user as the creator.
     explicit_only=frozenset({"password", "user_created"}),
     checks={"max_uses": check_limit, "password": _check_password},

@@ -12,10 +12,9 @@ from cms.database.statements import statement
 from cms.emails import is_email
 from cms.errors import forbidden
 from cms.hashing.passwords import check_password
-from cms.items.write.hooks.hook import SystemTableHooks, one_of, unprocessable
-from cms.items.write.stages.resolved_rows import ResolvedRow
 from cms.schema.system import USERS, choices_of
 from cms.store.context import RequestContext
+from cms.store.table_hooks import HookedRow, TableHooks, one_of, unprocessable
 
 LAST_ADMIN = "There must be an active administrator"
 
@@ -64,7 +63,7 @@ def _check_password(value: object, context: RequestContext) -> None:
 def _before(
     fetch: Fetch,
     context: RequestContext,
-    rows: Sequence[ResolvedRow],
+    rows: Sequence[HookedRow],
     deleted_keys: Sequence[str],
 ) -> None:
     """Let only administrators change the credentials of administrators, or delete them.
@@ -85,7 +84,7 @@ def _before(
 
 
 def _refuse_administrators(
-    fetch: Fetch, rows: Sequence[ResolvedRow], deleted_keys: Sequence[str]
+    fetch: Fetch, rows: Sequence[HookedRow], deleted_keys: Sequence[str]
 ) -> None:
     changed_keys: list[str] = []
     for row in rows:
@@ -97,7 +96,7 @@ def _refuse_administrators(
         raise forbidden()
 
 
-def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -> None:
+def _after(fetch: Fetch, context: RequestContext, rows: Sequence[HookedRow]) -> None:
     """End sessions and registrations that a change of users has made invalid.
 
     A new password, and a status other than active, end the user's sessions, except the caller's
@@ -124,7 +123,7 @@ def _after(fetch: Fetch, context: RequestContext, rows: Sequence[ResolvedRow]) -
     require_active_admin(fetch, context)
 
 
-def _ends_sessions(row: ResolvedRow) -> bool:
+def _ends_sessions(row: HookedRow) -> bool:
     # By its values: a password that was sent back masked is no new one.
     if "password" in row.values:
         return True
@@ -148,7 +147,7 @@ def require_active_admin(fetch: Fetch, context: RequestContext) -> None:
         raise unprocessable(f"{LAST_ADMIN} who is admitted from your address, {context.ip}")
 
 
-USER_HOOKS = SystemTableHooks(
+USER_HOOKS = TableHooks(
     admin_fields=frozenset(
         {"role", "status", "token", "provider", "external_identifier", "auth_data", "tfa_secret"}
     ),

@@ -21,7 +21,6 @@ from cms.items.write.stages.mutations import (
     RowSet,
     Update,
 )
-from cms.items.write.stages.resolved_rows import keys_of
 from cms.items.write.stages.written_rows import WrittenRows
 from cms.items.write.transaction.deletion import delete_rows
 from cms.items.write.transaction.executor import Executor
@@ -36,6 +35,7 @@ from cms.items.write.transaction.rows import (
     update_rows,
 )
 from cms.schema.payload import MutableRowValues, RowValues
+from cms.store.table_hooks import keys_of
 
 
 def run_plan(executor: Executor, plan: MutationPlan) -> WrittenRows:

@@ -84,11 +84,6 @@ class ResolvedRow(NamedTuple):
         return names
 
 
-def keys_of(rows: Iterable[ResolvedRow]) -> list[str]:
-    """Return the keys of rows that are stored or written."""
-    return [str(row.key) for row in rows]
-
-
 def values_of(rows: Iterable[ResolvedRow]) -> list[RowValues]:
     """Return the values of rows."""
     return [row.values for row in rows]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cms.items.write.stages.mutations import RowId, RowSet
-from cms.items.write.stages.resolved_rows import ResolvedRow, keys_of, values_of
+from cms.items.write.stages.resolved_rows import ResolvedRow, values_of
 from cms.items.write.transaction.rows import WrittenRow
 from cms.schema.model import Collection
 from cms.schema.payload import RowValues
+from cms.store.table_hooks import keys_of
 
 
 class WrittenRows:

@@ -1,14 +1,15 @@
-"""The hooks of a system table: checks of values, and functions to run before and after writes."""
+"""The hooks of a table: checks of values, and functions to run before and after writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from cms.database.connections import Fetch
 from cms.errors import Problem, Refused, abbreviated
-from cms.items.write.stages.resolved_rows import ResolvedRow
+from cms.schema.payload import RowValues
 from cms.schema.system import LIMIT_RULE
 from cms.store.context import RequestContext
 from cms.text_shapes import COLOR, MASK
@@ -44,9 +45,27 @@ class NotOneOf(ValueError):
         self.allowed = list(allowed)
 
 
+class HookedRow(Protocol):
+    """A row that is written, as hooks see it: what was sent, and the values of its columns."""
+
+    @property
+    def sent(self) -> Mapping[str, object]: ...
+    @property
+    def values(self) -> RowValues: ...
+    @property
+    def is_new(self) -> bool: ...
+    @property
+    def key(self) -> str | None: ...
+
+
+def keys_of(rows: Iterable[HookedRow]) -> list[str]:
+    """Return the keys of rows that are stored or written."""
+    return [str(row.key) for row in rows]
+
+
 @dataclass(frozen=True, slots=True)
-class SystemTableHooks:
-    """The hooks of one system table.
+class TableHooks:
+    """The hooks of one table.
 
     Only administrators write collections that are `is_admin_only`, and fields of `admin_fields`.
     Presets set neither those nor `explicit_only`: a preset counts as unset, since the caller did
@@ -63,10 +82,10 @@ class SystemTableHooks:
     admin_fields: frozenset[str] = frozenset()
     explicit_only: frozenset[str] = frozenset()
     checks: Mapping[str, ValueCheck] = field(default_factory=dict)
-    before: Callable[[Fetch, RequestContext, Sequence[ResolvedRow], Sequence[str]], None] | None = (
+    before: Callable[[Fetch, RequestContext, Sequence[HookedRow], Sequence[str]], None] | None = (
         None
     )
-    after: Callable[[Fetch, RequestContext, Sequence[ResolvedRow]], None] | None = None
+    after: Callable[[Fetch, RequestContext, Sequence[HookedRow]], None] | None = None
     missing_targets: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -74,7 +93,7 @@ class SystemTableHooks:
         """The fields that no preset sets."""
         return self.admin_fields | self.explicit_only
 
-    def problems(self, row: ResolvedRow, context: RequestContext, collection: str) -> list[Problem]:
+    def problems(self, row: HookedRow, context: RequestContext, collection: str) -> list[Problem]:
         """Return the problems of the values of a row; the column decides about null."""
         problems: list[Problem] = []
         for name, check in self.checks.items():
