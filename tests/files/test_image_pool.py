@@ -24,6 +24,7 @@ from cms.processes.child_processes import ChildProcesses
 from cms.transforms.steps import Blur, Resize
 from cms.transforms.transform import Transform
 from tests.files.pictures import decoded, quarters
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.release
 
@@ -175,8 +176,7 @@ def test_when_all_slots_stay_taken_the_client_is_asked_to_try_again(
     slow = Transform((Resize(6000, 6000), *[Blur(100.0)] * 5), "png")
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(do, busy, source, "a", slow)
-        while not (source.parent / "transforms" / "0").exists() or not children():
-            time.sleep(0.01)
+        eventually(lambda: (source.parent / "transforms" / "0").exists() and children())
         with pytest.raises(Refused) as refusal:
             do(other, source, "b")
         assert refusal.value.problems[0].code == "SERVICE_UNAVAILABLE"

@@ -22,6 +22,7 @@ import pytest
 
 from tests.smoke.pinging import ANSWERED, ping
 from tests.smoke.running import TIMEOUT_SECONDS, environment, free_port, serving
+from tests.waiting import eventually
 from tests.web.wire import Wire, open_wire
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
@@ -94,10 +95,9 @@ def server(workers: int, **environ: str) -> Iterator[Server]:
 
 
 def await_workers(running: Server, workers: int) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while ping(running.port) != ANSWERED or len(running.worker_processes()) < workers:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(
+        lambda: ping(running.port) == ANSWERED and len(running.worker_processes()) >= workers
+    )
 
 
 def outcomes_of_300(running: Server) -> Counter[int]:
@@ -174,10 +174,7 @@ def test_a_gunicorn_that_takes_over_counts_anew() -> None:
     with server(1, RATE_LIMITER_PER_MINUTE="2") as running:
         assert running.send("198.51.100.1", 3) == [200, 200, 429]
         running.process.send_signal(signal.SIGUSR2)
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while len(running.worker_processes()) < 2 or not running.worker_processes()[1].children():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: any(one.children() for one in running.worker_processes()[1:]))
         successor = running.worker_processes()[1]
         try:
             running.process.terminate()
@@ -189,10 +186,7 @@ def test_a_gunicorn_that_takes_over_counts_anew() -> None:
 
 
 def await_others(running: Server, earlier: set[int]) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while earlier & {worker.pid for worker in running.worker_processes()}:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: not earlier & {worker.pid for worker in running.worker_processes()})
     await_workers(running, len(earlier))
 
 

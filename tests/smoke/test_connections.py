@@ -361,10 +361,7 @@ def test_a_client_that_asks_on_and_takes_no_answer_is_cut_off_as_well(
         connection.sendall(
             head("GET", "/items/long?limit=20", key) * 200
         )  # short answers, but many
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while "was cut off" not in service.log_text().removeprefix(before):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        service.await_words_after(before, "was cut off")
     assert "Traceback" not in service.log_text().removeprefix(before)
 
 

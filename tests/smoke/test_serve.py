@@ -19,15 +19,16 @@ from tests.smoke.running import (
     ANSWERS,
     TIMEOUT_SECONDS,
     Service,
+    await_gone,
     command,
     free_port,
-    gone,
     is_of,
     new_folder,
     processes_of,
     serving,
     starting,
 )
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -36,13 +37,13 @@ PASSWORD = re.compile(r"The first admin is (\S+) with the password (\S+) ")
 
 def worker_of(folder: Path) -> psutil.Process:
     """Return the worker, which begins after the web server has."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while time.monotonic() < deadline:
-        for process in psutil.process_iter():
-            if is_of(process, folder) and "worker" in process.cmdline():
-                return process
-        time.sleep(0.1)
-    raise AssertionError("there is no worker")
+    return eventually(
+        lambda: [
+            process
+            for process in psutil.process_iter()
+            if is_of(process, folder) and "worker" in process.cmdline()
+        ]
+    )[0]
 
 
 def ping(service: Service) -> str:
@@ -100,7 +101,7 @@ def test_a_stop_during_the_start_stops_everything() -> None:
             service.await_words("A new database is made")
             service.signal_group(signal.SIGINT)
             assert service.wait_for_exit() == 0
-            assert gone(folder)
+            await_gone(folder)
             assert ANSWERS not in service.log_text()
             assert "Traceback" not in service.log_text()
         with serving(folder) as next_one:
@@ -137,7 +138,7 @@ def test_a_killed_service_leaves_nothing_that_keeps_the_next_from_starting(insta
         killed.wait_for_exit()
         with serving(installed, PORT=str(killed.port)) as service:
             assert ping(service) == "pong"
-    assert gone(installed)
+    await_gone(installed)
 
 
 def test_a_worker_that_was_killed_is_replaced(installed: Path) -> None:
@@ -201,7 +202,7 @@ def test_a_worker_that_cannot_begin_ends_the_start_with_its_reason(installed: Pa
         with starting(installed, PYTHONPATH=path) as service:
             assert service.wait_for_exit() == 1
             assert service.log_text().splitlines()[-1].startswith("Error: import of cms.app halted")
-    assert gone(installed)
+    await_gone(installed)
 
 
 def test_all_lines_of_the_log_are_json_if_that_is_its_style() -> None:

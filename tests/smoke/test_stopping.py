@@ -26,6 +26,7 @@ from tests.smoke.running import (
     processes_of,
     serving,
 )
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -101,10 +102,7 @@ def gunicorn(script: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
             ),
         )
         try:
-            deadline = time.monotonic() + TIMEOUT_SECONDS
-            while ping(port) != ANSWERED:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            eventually(lambda: ping(port) == ANSWERED)
             yield server, port
         finally:
             server.kill()
@@ -130,10 +128,7 @@ def test_a_web_worker_that_is_stopped_before_it_handles_signals_ends(tmp_path: P
         STOPPED_WHEN_FORKED.format(ours=str(ROOT / "gunicorn.conf.py"), first=str(first))
     )
     with gunicorn(script) as (server, _port):
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while psutil.pid_exists(int(first.read_text())):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: not psutil.pid_exists(int(first.read_text())))
         server.terminate()
         assert server.wait(TIMEOUT_SECONDS) == 0
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.smoke.running import TIMEOUT_SECONDS, free_port
+from tests.waiting import eventually
 from tests.web.servers import ROOT, environment
 from tests.web.wire import Wire, open_wire
 
@@ -54,13 +55,13 @@ def serving_into(pipe: int, folder: Path) -> Iterator[int]:
 
 
 def await_connection(port: int) -> Wire:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while time.monotonic() < deadline:
+    def connection() -> Wire | None:
         try:
             return open_wire(port)
         except ConnectionRefusedError:
-            time.sleep(0.05)
-    raise TimeoutError("the server did not start")
+            return None
+
+    return eventually(connection)
 
 
 def fill_the_log(port: int, stack: ExitStack) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from cms.web.streamed_body import BodyError, StreamedBody
 from cms.web.thread_pool import ThreadPool
+from tests.waiting import eventually
 
 TIMEOUT_SECONDS = 20.0
 
@@ -79,10 +80,7 @@ def test_when_too_many_wait_for_clients_somebody_is_asked_to_end_some() -> None:
 
 
 def until_idle(threads: ThreadPool) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while threads.is_busy:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: not threads.is_busy)
 
 
 @pytest.fixture
@@ -150,10 +148,7 @@ def test_a_thread_whose_client_is_there_waits_for_it_no_more_before_it_has_its_t
     assert begun.wait(TIMEOUT_SECONDS)
     before = threads.surplus_waiting
     client.set()
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while threads.surplus_waiting == before:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: threads.surplus_waiting != before)
     end.set()
 
 
@@ -175,8 +170,7 @@ def test_one_that_works_for_too_long_hangs_and_one_that_waits_does_not() -> None
         end.wait(TIMEOUT_SECONDS)
 
     threads.submit(work)
-    while not threads.is_hung(time.monotonic() + 100, seconds=10):
-        time.sleep(0.01)
+    eventually(lambda: threads.is_hung(time.monotonic() + 100, seconds=10))
     end.set()
 
 

@@ -15,6 +15,7 @@ import pytest
 import trustme
 
 from tests.smoke.running import free_port
+from tests.waiting import eventually
 
 BASE = "dc=example,dc=org"
 PEOPLE = f"ou=people,{BASE}"
@@ -22,7 +23,6 @@ GROUPS = f"ou=groups,{BASE}"
 SERVICE = f"cn=service,{BASE}"
 SERVICE_PASSWORD = "the service's own"
 PASSWORD = "correct horse"
-SECONDS = 20
 
 CONFIG = """
 include /etc/ldap/schema/core.schema
@@ -175,10 +175,7 @@ class Directory:
         words = ["slapd", "-f", str(self.folder / "slapd.conf"), "-h", addresses, "-d", "256"]
         with (self.folder / "log").open("a") as log:
             self.process = subprocess.Popen(words, stderr=log, text=True)
-        deadline = time.monotonic() + SECONDS
-        while not _answers(self.port):
-            assert time.monotonic() < deadline, self.log
-            time.sleep(0.05)
+        eventually(lambda: _answers(self.port), otherwise=lambda: self.log)
 
     def stop(self) -> None:
         if self.process:
