@@ -100,6 +100,7 @@ def test_requests_statements_and_jobs_reach_a_collector() -> None:
         assert collector.services == {"our-cms"}
 
 
+@pytest.mark.clock
 def test_a_collector_that_is_away_hinders_nothing() -> None:
     with new_folder() as folder:
         endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}

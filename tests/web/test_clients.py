@@ -191,7 +191,7 @@ def test_under_overload_every_request_is_answered_and_the_server_is_itself_again
     assert statuses.keys() <= {200, 503}
     assert statuses[200] >= min(connections, 500)
     assert statuses[503] == 0 or connections > 512
-    with long_deadlines.connect(5) as wire:
+    with long_deadlines.connect() as wire:
         assert wire.get("/").status == 200
 
 
@@ -205,6 +205,7 @@ def test_a_refusal_for_overload_names_the_time_to_try_again() -> None:
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
 
 
+@pytest.mark.clock
 def test_under_overload_some_are_refused_and_the_rest_answered_at_the_full_rate() -> None:
     seconds = 0.05
     with running(environ=LONG_DEADLINES, threads=2) as server, ExitStack() as stack:
@@ -219,7 +220,7 @@ def test_under_overload_some_are_refused_and_the_rest_answered_at_the_full_rate(
         assert statuses.keys() == {200, 503}
         assert all("retry-after" in answer.headers for answer in answers if answer.status == 503)
         assert rate > 0.5 * 2 / seconds
-        with server.connect(5) as wire:
+        with server.connect() as wire:
             assert wire.get("/").status == 200
 
 
