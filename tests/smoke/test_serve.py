@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,6 +14,8 @@ import psutil
 import pytest
 import requests
 
+from tests.smoke import pinging
+from tests.smoke.pinging import REFUSED
 from tests.smoke.running import (
     ANSWERS,
     TIMEOUT_SECONDS,
@@ -29,6 +30,7 @@ from tests.smoke.running import (
     starting,
 )
 from tests.waiting import eventually
+from tests.web.wire import open_wire
 
 pytestmark = pytest.mark.slow
 
@@ -109,16 +111,12 @@ def test_a_stop_during_the_start_stops_everything() -> None:
 
 
 def test_a_request_that_has_begun_when_ctrl_c_comes_is_answered(installed: Path) -> None:
-    with (
-        serving(installed) as service,
-        socket.create_connection(("127.0.0.1", service.port)) as client,
-    ):
-        client.sendall(b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\n")
-        time.sleep(1)  # a worker has begun to read it by then
+    with serving(installed) as service, open_wire(service.port) as client:
+        client.begin(b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\n")
         service.signal_group(signal.SIGINT)
-        time.sleep(1)
-        client.sendall(b"\r\n")
-        assert client.makefile("rb").read().endswith(b"pong")
+        eventually(lambda: pinging.ping(service.port) == REFUSED)
+        client.send(b"\r\n")
+        assert [answer.body for answer in client.rest()] == [b"pong"]
         assert service.wait_for_exit() == 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 
 import psutil
@@ -57,8 +56,7 @@ def test_a_worker_out_of_descriptors_stops_without_a_failed_request() -> None:
         allow_descriptors(server, more=4)
         wires = send_by_many(server, b"", 2, stack, addresses=1)
         for wire in wires:
-            wire.send(b"GET /sleep?seconds=2 HTTP/1.1\r\nHost: x\r\n\r\n")
-        time.sleep(0.5)
+            wire.begin(b"GET /sleep?seconds=2 HTTP/1.1\r\nHost: x\r\n\r\n")
         stack.enter_context(server.connect())
         server.process.terminate()
         assert [wire.answer().status for wire in wires] == [200, 200]
