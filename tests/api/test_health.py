@@ -197,7 +197,7 @@ def test_a_part_that_hangs_is_reported_in_time_and_the_others_as_they_are(
 ) -> None:
     monkeypatch.setattr(health_module, "MAX_SECONDS", 0.2)
     may_end = threading.Event()
-    hanging = Counted(wait=may_end.wait)
+    hanging = Counted(wait=partial(may_end.wait, 30))
     health = health_of(hanging=hanging, good=Counted())
     for _ in range(3):
         report = all_parts(health)

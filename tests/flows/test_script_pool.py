@@ -240,7 +240,7 @@ HOGS = {
 def test_a_script_without_an_end_is_stopped(
     tmp_path: Path, statements: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(script_pool, "START_SECONDS", 600.0)
+    monkeypatch.setattr(script_pool, "START_SECONDS", 120.0)
     pool = make(tmp_path, 0.5)
     try:
         assert pool.run(body("return 1"), {}).result == 1
