@@ -3,7 +3,8 @@
 PYTHON =
 PY = .venv/bin/python
 T =
-M = $(if $(T),,not release)
+M = $(if $(T),,not release and not clock)
+N = auto
 E = quick
 U =
 L =
@@ -21,10 +22,11 @@ run: .venv/.installed ## start the service with a database of its own; Ctrl-C st
 	@$(PY) -m cms serve
 
 test: .venv/.installed ## run the tests; T=tests/unit runs a part, E=full tries all examples, POSTGRES_BIN=/its/bin on another PostgreSQL
-	@$(PY) -m $(PYTEST) --numprocesses auto --dist loadfile --no-loadscope-reorder -m '$(M)' --hypothesis-profile $(E) $(T)
+	@$(PY) -m $(PYTEST) --numprocesses $(N) --dist loadfile --no-loadscope-reorder -m '$(M)' --hypothesis-profile $(E) $(T)
 
 check: lint types ## what CI runs: lint, types, and all tests, those with real processes too; what fails runs again, alone
-	@$(MAKE) --no-print-directory test M= E=full PYTEST=tests.retry_failures
+	@$(MAKE) --no-print-directory test M='not clock' E=full PYTEST=tests.retry_failures
+	@$(MAKE) --no-print-directory test M=clock N=1 E=full PYTEST=tests.retry_failures
 
 lint: .venv/.installed ## look for mistakes and unformatted code
 	@$(PY) -m ruff check

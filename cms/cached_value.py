@@ -17,9 +17,16 @@ class CachedValue(Generic[T]):
     One thread at a time computes it, for all callers of this process.
     """
 
-    def __init__(self, find: Callable[[], T], *, seconds: float) -> None:
+    def __init__(
+        self,
+        find: Callable[[], T],
+        *,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._find = find
         self._seconds = seconds
+        self._clock = clock
         self._lock = threading.Lock()
         self._future: Future[T] | None = None
         self._expires = 0.0
@@ -32,7 +39,7 @@ class CachedValue(Generic[T]):
         """Begin to compute the value, unless it is cached or being computed."""
         with self._lock:
             future = self._future
-            if future is None or (future.done() and time.monotonic() > self._expires):
+            if future is None or (future.done() and self._clock() > self._expires):
                 future = self._future = Future()
                 # Not in the caller's thread: it can wait for a limited time only.
                 threading.Thread(target=self._run, args=(future,), daemon=True).start()
@@ -42,8 +49,8 @@ class CachedValue(Generic[T]):
         try:
             value = self._find()
         except BaseException as error:
-            self._expires = time.monotonic() + self._seconds
+            self._expires = self._clock() + self._seconds
             future.set_exception(error)
         else:
-            self._expires = time.monotonic() + self._seconds
+            self._expires = self._clock() + self._seconds
             future.set_result(value)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 from tests.things import Stage
+from tests.waiting import eventually
 
-_SECONDS = 20.0
 _OTHERS = """
     SELECT pid FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -32,10 +31,7 @@ def statistics_of(stage: Stage, name: str) -> TableStatistics:
     # A server process that ends passes its counts on; others may keep them for a second.
     stage.admin.app.store.database.close()
     with stage.side_door.connection() as connection:
-        deadline = time.monotonic() + _SECONDS
-        while connection.execute(_OTHERS).fetchone():
-            assert time.monotonic() < deadline, "another connection is open"
-            time.sleep(0.01)
+        eventually(lambda: not connection.execute(_OTHERS).fetchone())
         row = connection.execute(
             "SELECT n_tup_upd, n_tup_hot_upd, seq_scan FROM pg_stat_all_tables WHERE relname = %s",
             [name],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import psycopg
 import pytest
@@ -33,9 +32,7 @@ def test_a_build_that_runs_is_canceled_and_stays_in_the_queue(large: Client, dsn
         reader.execute("SELECT 1")
         ask(large)
         wait_for_state(large, "building")
-        began = time.monotonic()
         large.close()
-        assert time.monotonic() - began < 5
         assert builders() == []
         # A server process ends behind its connection.
         eventually(lambda: run_sql(dsn, CONNECTIONS) == [(1,)])

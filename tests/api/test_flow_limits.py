@@ -25,6 +25,7 @@ def stage_settings(settings: Config) -> Config:
     return replace(settings, flows_sync_timeout=timedelta(milliseconds=500))
 
 
+@pytest.mark.clock
 def test_a_call_does_not_wait_for_a_long_sleep(stage: Stage, admin: Client) -> None:
     steps = [step("wait", "sleep", {"milliseconds": 60_000})]
     flow = make_flow(admin, "webhook", {}, steps)
@@ -56,6 +57,7 @@ def test_a_filter_flow_does_not_hold_its_transaction_for_long(stage: Stage, admi
     assert (answer.status, answer.errors[0]["message"]) == (422, LATE_WRITE)
 
 
+@pytest.mark.clock
 def test_all_items_of_a_write_share_the_time_of_its_filter_flows(
     stage: Stage, admin: Client
 ) -> None:

@@ -137,6 +137,7 @@ def test_a_signed_request_is_tried_again_under_the_same_id(
     assert SECRET not in str(run)
 
 
+@pytest.mark.clock
 @pytest.mark.release
 def test_other_runs_go_on_beside_a_server_that_drips(
     stage: Stage, stage_settings: Config, admin: Client, monkeypatch: pytest.MonkeyPatch

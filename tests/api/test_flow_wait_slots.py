@@ -15,6 +15,7 @@ from cms.config import Config
 from tests.active_flows import make_flow, runs, step, work
 from tests.client import Client
 from tests.things import Stage
+from tests.waiting import eventually
 
 THREADS = 4
 SLEEP_SECONDS = 4
@@ -41,6 +42,7 @@ def outcomes(admin: Client, flow: str, *, calls: int) -> tuple[list[Any], float]
         return [answer.result() for answer in answers], seconds
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize(
     "kind",
     [
@@ -87,9 +89,10 @@ def test_quick_flows_and_runs_in_the_background_need_no_slot(
     quick = make_flow(admin, "webhook", {}, [step("a", "transform", {"json": {"n": 1}})])
     short = step("wait", "sleep", {"milliseconds": 1})
     queued = make_flow(admin, "webhook", {"async": True}, [short])
+    refused = make_flow(admin, "webhook", {}, [short])  # while both slots are taken
     with ThreadPoolExecutor(THREADS) as threads:
         calls = [threads.submit(admin.get, f"/flows/trigger/{waiting}") for _ in range(2)]
-        time.sleep(SLEEP_SECONDS / 4)
+        eventually(lambda: admin.get(f"/flows/trigger/{refused}").status == 503)
         assert admin.get(f"/flows/trigger/{quick}").data == {"n": 1}
         assert admin.get(f"/flows/trigger/{queued}").status == 204
         work(stage, settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -41,6 +40,10 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.release
 
+WAITING_FOR_LOCK = """
+    SELECT 1 FROM pg_stat_activity
+    WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
 BUILDING = "SELECT count(*) FROM pg_stat_progress_create_index"
 TO_OTHERS = {"collection": "things", "field": "other", "related_collection": "others"}
 FROM_OTHERS = {"collection": "others", "field": "thing", "related_collection": "things"}
@@ -126,15 +129,17 @@ def test_time_limits_of_the_server_end_no_build(
     before_each_build(monkeypatch, lambda: builds.append(None))
     ask(large)
     limits = [name for (name,) in run_sql(dsn, LIMITS)]
-    with psycopg.connect(dsn) as writer, ThreadPoolExecutor(1) as executor:
+    with ThreadPoolExecutor(1) as executor, psycopg.connect(dsn) as writer:
         writer.execute("INSERT INTO things (a) VALUES ('x')")
         for name in limits:
             set_for_database(dsn, name, "1s")
         work = executor.submit(builder.work)
         wait_for_state(large, "building")
-        time.sleep(1.5)
+        # Begun after the build, and under the same limits, whichever is the first to end it.
+        with pytest.raises((psycopg.errors.QueryCanceled, psycopg.errors.TransactionTimeout)):
+            run_sql(dsn, "SELECT pg_sleep(60)")
         writer.rollback()
-        work.result(10)
+        work.result(60)
     assert builds == [None]
     assert_indexed(dsn, "a")
 
@@ -242,7 +247,11 @@ def test_a_builder_waits_for_a_long_change_of_structure(
             changer.execute("SELECT FROM system_version FOR UPDATE")
             changer.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_progress_create_index")
             reader.rollback()
-            time.sleep(1.0)
+            eventually(lambda: run_sql(dsn, WAITING_FOR_LOCK) != [])
+            changer.execute("SET statement_timeout = '500ms'; SAVEPOINT s")
+            with pytest.raises(psycopg.errors.QueryCanceled):  # as the wait, if it had a limit
+                changer.execute("SELECT pg_sleep(60)")
+            changer.execute("ROLLBACK TO s")
         build.result()
     database.close()
     assert [name for (name,) in run_sql(dsn, INDEXED)] == ["a"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import psycopg
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from tests.client import Answer, Client
 from tests.members import may, member
 from tests.things import Json, Stage, Table, field, table
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -225,8 +225,7 @@ def test_a_change_that_is_given_up_for_a_deadlock_is_made_again(api: Client, dsn
         other.execute("SET deadlock_timeout = '30s'")
         other.execute(f"UPDATE {pairs.name} SET a = 0 WHERE id = 2".encode())
         service.start()
-        while watch.execute(WAITING).fetchone() == (0,):
-            time.sleep(0.01)
+        eventually(lambda: watch.execute(WAITING).fetchone() != (0,))
         other.execute(f"UPDATE {pairs.name} SET b = 0 WHERE id = 1".encode())
     service.join()
     assert answers[0].status == 200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +15,7 @@ from cms.store.json_path_record import JsonPathRecord
 from tests.client import Client
 from tests.members import may, member_of, new_role
 from tests.things import Stage, Table, field, table
+from tests.waiting import eventually
 
 ROWS = 3_000
 KEY_INDEX = "_system_json_key_idx"
@@ -100,12 +100,7 @@ def test_a_statement_that_is_prepared_for_long_still_uses_the_index(
     scans = f"""SELECT sum(idx_scan) FROM pg_stat_user_indexes
         WHERE relname = '{documents.name}' AND indexrelname LIKE '%json%'"""
     # Sessions report what they count after a second, at the end of their next statement.
-    for _ in range(50):
-        if (stage.value(scans) or 0) >= 20:
-            break
-        time.sleep(0.3)
-        documents.read("limit=1")
-    assert stage.value(scans) >= 20
+    eventually(lambda: documents.read("limit=1").data and (stage.value(scans) or 0) >= 20)
     assert index(shell, documents.name, "meta.kind", "--drop").exit_code == 0
 
 

@@ -164,6 +164,7 @@ def test_the_queue_has_its_depth_and_age(
     assert 3600 <= value(samples, "cms_queue_oldest_job_seconds") < 3700
 
 
+@pytest.mark.clock
 def test_without_a_database_the_rest_is_answered_soon(
     make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:

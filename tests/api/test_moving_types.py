@@ -129,7 +129,7 @@ def moving(dsn: str) -> Iterator[None]:
                     make_type(dsn, name)
                 except psycopg.errors.DeadlockDetected:
                     continue
-                time.sleep(0.002)
+                ended.wait(0.002)
 
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(move)

@@ -5,7 +5,6 @@ stands afterwards is what somebody meant.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,6 +20,7 @@ from tests.api.nesting import item, make_relations
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client, with_other_status
 from tests.databases import drop_database
 from tests.things import Json, Table
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.release
 
@@ -148,8 +148,7 @@ def test_a_row_that_somebody_takes_meanwhile_is_not_dropped(admin: Client, dsn: 
     with psycopg.connect(dsn) as other, psycopg.connect(dsn, autocommit=True) as watch:
         other.execute("UPDATE comments SET post = %s WHERE id = %s", (there, comment))
         service.start()
-        while watch.execute(WAITING).fetchone() == (0,):
-            time.sleep(0.01)
+        eventually(lambda: watch.execute(WAITING).fetchone() != (0,))
         other.commit()
         service.join()
     assert answers[0].status == 200

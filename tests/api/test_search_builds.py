@@ -4,7 +4,6 @@ how far they are.
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from threading import Thread
 from typing import Any
@@ -13,6 +12,7 @@ import psycopg
 import pytest
 
 from cms.cli.worker import tasks_of
+from cms.database.connections import Database
 from cms.jobs.job_worker import drain
 from cms.structure import index_builds, indexes
 from tests.client import Client
@@ -142,7 +142,15 @@ def test_a_build_that_the_server_goes_on_with_is_waited_for(
     dsn: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    looks: list[str] = []
+    is_building = index_builds._is_building
+
+    def looked(database: Database, table: str) -> bool:
+        looks.append(table)
+        return is_building(database, table)
+
     monkeypatch.setattr(index_builds, "BUILD_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(index_builds, "_is_building", looked)
     make_searchable(large)
     index = "CREATE INDEX CONCURRENTLY ON things USING gin (system_fold(a) gin_trgm_ops)"
     with psycopg.connect(dsn) as writer:
@@ -153,7 +161,7 @@ def test_a_build_that_the_server_goes_on_with_is_waited_for(
         wait_until(large, "building")
         worker = Thread(target=builder.work)
         worker.start()
-        time.sleep(0.3)
+        eventually(lambda: len(looks) > 1)
         writer.rollback()
     orphan.join()
     worker.join()

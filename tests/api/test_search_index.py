@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from cms.cli.doctor import structure_findings
@@ -15,6 +13,7 @@ from tests.index_building import indexed_words
 from tests.members import may, member
 from tests.statements import counted
 from tests.things import Stage, Table, field, table
+from tests.waiting import eventually
 
 SEARCH_INDEXES = (
     "SELECT count(*) FROM pg_indexes WHERE tablename = '{}' AND indexdef LIKE '%system_fold%'"
@@ -105,10 +104,7 @@ def test_a_search_is_served_by_the_indexes(
     assert "Seq Scan" in plan_of(things, "emile+c4ca")
     admin.patch(f"/collections/{things.name}", {"meta": {"searchable": True}})
     record = f"/collections/{things.name}"
-    until = time.monotonic() + 20
-    while admin.get(record).data["meta"]["search_index"]["state"] != "ready":
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    eventually(lambda: admin.get(record).data["meta"]["search_index"]["state"] == "ready")
     assert "BitmapOr" in plan_of(things, "emile+c4ca4")
     assert things.column("id", "search=EMILE+c4ca4238a0") == [1]
     looked_at = f"SELECT count(*) FROM pg_stats WHERE tablename LIKE '{things.name}%fold%'"

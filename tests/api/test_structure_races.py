@@ -5,7 +5,6 @@ every process with its next request.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -269,8 +268,7 @@ def test_a_change_of_structure_that_is_given_up_for_a_deadlock_is_made_again(
         other.execute("SET deadlock_timeout = '30s'")
         other.execute("INSERT INTO a DEFAULT VALUES")
         answer = pool.submit(api.post, "/fields/a", {"field": "x", "type": "integer"})
-        while watch.execute(WAITING).fetchone() == (0,):
-            time.sleep(0.01)
+        eventually(lambda: watch.execute(WAITING).fetchone() != (0,))
         other.execute("UPDATE system_version SET access = access + 1")
         other.commit()
         assert answer.result().status == 200, answer.result().text
@@ -311,8 +309,7 @@ def test_the_structure_holds_still_until_a_write_that_was_overtaken_has_committe
         request.getfixturevalue("restless")
         answer = pool.submit(api.post, "/items/a", {})
         with psycopg.connect(dsn, autocommit=True) as watch:
-            while watch.execute(WAITING).fetchone() == (0,):
-                time.sleep(0.01)
+            eventually(lambda: watch.execute(WAITING).fetchone() != (0,))
             with pytest.raises(psycopg.errors.LockNotAvailable):
                 watch.execute("SELECT FROM system_version FOR NO KEY UPDATE NOWAIT")
         holder.commit()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from cms.database.bulk import TableInSchema, bulk_transaction
 from cms.database.row_merging import Merged
 from tests.backup.archives import Installation, Notes, find_dump, members_of
 from tests.backup.comparison import execute, rows_of
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.release
 
@@ -142,8 +142,5 @@ def await_waiting(dsn: str) -> None:
         SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database
         WHERE NOT granted AND datname = current_database()
     """
-    deadline = time.monotonic() + TIMEOUT_SECONDS
     with psycopg.connect(dsn, autocommit=True) as connection:
-        while not connection.execute(query).rowcount:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        eventually(lambda: connection.execute(query).rowcount)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.embedding.documented import DJANGO, FLASK, write_example
 from tests.embedding.hosts import EMAIL, PASSWORD
 from tests.smoke.running import TIMEOUT_SECONDS, environment, free_port
 from tests.things import admin_token
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]
 
@@ -141,15 +141,15 @@ def running(folder: Path, words: tuple[str, ...], environ: dict[str, str]) -> It
 
 
 def await_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while True:
+    def answers() -> bool:
         assert process.poll() is None, log.read_text()
         try:
             requests.get(f"http://127.0.0.1:{port}/cms/server/ping", timeout=5)
-            return
         except requests.RequestException:
-            time.sleep(0.1)
-        assert time.monotonic() < deadline, log.read_text()
+            return False
+        return True
+
+    eventually(answers, otherwise=log.read_text)
 
 
 def test_the_whole_example_works(open_site: Callable[[], Site]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import requests
 
 from tests.smoke.running import free_port
+from tests.waiting import eventually
 
 TIMEOUT_SECONDS = 60.0
 
@@ -31,12 +31,11 @@ def bucket_server() -> Iterator[str]:
 
 
 def _make_bucket(address: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while True:
+    def is_made() -> bool:
+        assert process.poll() is None
         try:
-            assert requests.put(address, timeout=TIMEOUT_SECONDS).status_code == 200
-            return
+            return requests.put(address, timeout=TIMEOUT_SECONDS).status_code == 200
         except requests.ConnectionError:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+            return False
+
+    eventually(is_made)

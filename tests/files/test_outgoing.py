@@ -7,7 +7,6 @@ import ipaddress
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -227,15 +226,16 @@ def test_a_name_with_one_inner_address_among_its_own_is_not_asked(other_server: 
 
 def test_a_name_that_takes_too_long_ends_at_the_deadline() -> None:
     ends = threading.Event()
+    ended: list[str] = []
 
     def resolve(host: str, port: int) -> Sequence[Address]:
-        ends.wait(20)
+        ends.wait(60)
+        ended.append(host)
         return []
 
-    start = time.monotonic()
     with pytest.raises(FetchError, match="too long"):
         get("http://slow.example.com/", limits=FetchLimits(0.2, 1000), resolve=resolve)
-    assert time.monotonic() - start < 2
+    assert ended == []
     ends.set()
 
 
@@ -430,14 +430,20 @@ def test_an_answer_that_is_none_or_breaks_off_has_failed(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "start", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"], ids=["head", "body"]
+    ("start", "end"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX-A: ", b"\r\nContent-Length: 0\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", b""),
+    ],
+    ids=["head", "body"],
 )
-def test_an_answer_that_drips_ends_at_the_deadline(start: bytes) -> None:
-    with raw_source(start or b"H", *[b"x"] * 100, pause=0.05) as url:
-        began = time.monotonic()
-        with pytest.raises(FetchError):
-            get(url, limits=FetchLimits(0.5, 1000))
-        assert time.monotonic() - began < 2
+def test_an_answer_that_drips_ends_at_the_deadline(start: bytes, end: bytes) -> None:
+    """Without a deadline it would be whole, after five seconds."""
+    with (
+        raw_source(start, *[b"x"] * 100, end, pause=0.05) as url,
+        pytest.raises(FetchError),
+    ):
+        get(url, limits=FetchLimits(0.5, 1000))
 
 
 def test_nobody_there_has_failed() -> None:

@@ -49,6 +49,8 @@ class SourceModule(NamedTuple):
     comparisons: list[Comparison]
     patterns: list[str]
     """The code of its regular expressions."""
+    sleeps: list[int]
+    """The lines of calls such as `time.sleep(1)`."""
     sentences: list[str]
     """Its strings of `SENTENCE_WORDS` or more, pieces of f-strings too, but no docstrings.
 
@@ -74,7 +76,7 @@ def _read(path: Path) -> SourceModule:
     long_lines = [number for number, line in enumerate(lines, 1) if len(line) > MAX_LINE_LENGTH]
     name = path.relative_to(ROOT)
     module = SourceModule(
-        name, len(lines), long_lines, [], [], set(), [], set(), [], [], [], [], []
+        name, len(lines), long_lines, [], [], set(), [], set(), [], [], [], [], [], []
     )
     docstrings: set[int] = set()
     for node in ast.walk(ast.parse(text)):
@@ -92,6 +94,8 @@ def _read(path: Path) -> SourceModule:
 def _note(module: SourceModule, node: ast.AST) -> None:
     """Add to a module's lists what they need of one of its nodes."""
     match node:
+        case ast.Call(func=ast.Attribute(attr="sleep") | ast.Name(id="sleep")):
+            module.sleeps.append(node.lineno)
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             module.functions.append(_function(node))
         case ast.ClassDef():

@@ -15,6 +15,7 @@ from cms.jobs.job_worker import Worker
 from cms.jobs.task import Job, Task
 from tests.databases import end_connections
 from tests.queues import QueueDatabase
+from tests.waiting import eventually
 
 REFUSE_ENDS = """
 CREATE FUNCTION refuse_end() RETURNS trigger LANGUAGE plpgsql AS
@@ -35,14 +36,13 @@ async def _work(queue: QueueDatabase, *tasks: Task) -> None:
     """Run a worker until the queue is empty."""
     worker = Worker(queue.config, queue.database, tasks)
     running = asyncio.create_task(worker.run())
-    while queue.jobs() and not running.done():
-        await asyncio.sleep(0.05)
+    await asyncio.to_thread(eventually, lambda: not queue.jobs() or running.done())
     worker.stop()
     await running
 
 
 def run_worker(queue: QueueDatabase, *tasks: Task) -> None:
-    asyncio.run(asyncio.wait_for(_work(queue, *tasks), 20))
+    asyncio.run(asyncio.wait_for(_work(queue, *tasks), 120))
 
 
 @pytest.mark.release

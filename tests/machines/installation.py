@@ -6,7 +6,6 @@ import itertools
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import requests
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.smoke.pinging import ANSWERED, ping
 from tests.smoke.running import TIMEOUT_SECONDS, environment, free_port
+from tests.waiting import eventually
 
 CHECKOUT = Path(__file__).parents[2]
 METRICS_TOKEN = "a token for Prometheus"
@@ -97,19 +97,16 @@ class Machine:
             )
 
     def await_answer(self) -> None:
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while ping(self.port) != ANSWERED:
-            assert self.process, "it was not started"
-            assert self.process.poll() is None, self.log_text()
-            assert time.monotonic() < deadline, self.log_text()
-            time.sleep(0.05)
+        eventually(self._answers, otherwise=self.log_text)
+
+    def _answers(self) -> bool:
+        assert self.process, "it was not started"
+        assert self.process.poll() is None, self.log_text()
+        return ping(self.port) == ANSWERED
 
     def await_words(self, words: str) -> None:
         """Wait until it has printed these words, also in an earlier run."""
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while words not in self.log_text():
-            assert time.monotonic() < deadline, self.log_text()
-            time.sleep(0.05)
+        eventually(lambda: words in self.log_text(), otherwise=self.log_text)
 
     def stop(self) -> int:
         """Send SIGTERM and return the exit code."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +13,7 @@ import requests
 
 from tests.machines.installation import Client
 from tests.smoke.running import TIMEOUT_SECONDS
+from tests.waiting import eventually
 
 CLIENTS = 6
 ITEMS = "/items/notes"
@@ -40,10 +40,7 @@ class Outcomes:
     def await_more(self, number: int) -> None:
         """Wait until so many more requests have been answered."""
         wanted = self.counts.total() + number
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while self.counts.total() < wanted:
-            assert time.monotonic() < deadline, self.counts
-            time.sleep(0.05)
+        eventually(lambda: self.counts.total() >= wanted, otherwise=lambda: self.counts)
 
 
 def make_notes(admin: Client) -> None:

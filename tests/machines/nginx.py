@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from tests.machines.installation import CHECKOUT
 from tests.smoke.pinging import ANSWERED, ping
 from tests.smoke.running import TIMEOUT_SECONDS, free_port
+from tests.waiting import eventually
 
 MAIN = """
 {user}
@@ -71,11 +71,8 @@ def nginx(folder: Path, ports: Sequence[int], *, uploads: Path | None = None) ->
     file.write_text(MAIN.format(user=user, folder=f'"{folder}"'.strip('"'), site=site))
     process = subprocess.Popen([program, "-c", str(file), "-e", str(folder / "error.log")])
     try:
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while ping(port) != ANSWERED:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: ping(port) == ANSWERED or process.poll() is not None)
+        assert process.poll() is None
         yield port
     finally:
         process.terminate()

@@ -7,7 +7,6 @@ import pwd
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.machines.installation import CHECKOUT
 from tests.smoke.running import TIMEOUT_SECONDS, free_port
+from tests.waiting import eventually
 
 # What a test has in place of passwords and certificates.
 LOCAL = """
@@ -84,12 +84,12 @@ def _account(socket_folder: str) -> list[str]:
 
 
 def _await_answer(address: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while True:
+    def answers() -> bool:
+        assert process.poll() is None
         try:
             psycopg.connect(address).close()
-            return
         except psycopg.OperationalError:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+            return False
+        return True
+
+    eventually(answers)

@@ -158,6 +158,7 @@ def test_connections_are_kept_on_both_sides(nginx_site: Proxied) -> None:
             assert answer.headers.get("connection") == "keep-alive"
 
 
+@pytest.mark.clock
 def test_clients_that_send_slowly_delay_nobody(nginx_site: Proxied) -> None:
     half = b"POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf of it"
     with ExitStack() as stack:
@@ -166,6 +167,7 @@ def test_clients_that_send_slowly_delay_nobody(nginx_site: Proxied) -> None:
         assert seconds_of_pings(nginx_site) < 2
 
 
+@pytest.mark.clock
 def test_clients_that_read_slowly_delay_nobody(nginx_site: Proxied) -> None:
     fields = [{"field": "text", "type": "text"}]
     table = {"collection": "long", "schema": {}, "fields": fields}

@@ -26,6 +26,7 @@ from tests.machines.installation import (
 from tests.metrics_text import samples_of, value
 from tests.rate_limits.redis_server import redis_server
 from tests.smoke.running import TIMEOUT_SECONDS, new_folder
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]
 
@@ -179,10 +180,7 @@ def test_each_moment_of_a_schedule_is_one_run_of_one_of_the_workers(
     moments = f"SELECT {moment} FROM system_flow_runs WHERE flow = '{key}'"
     done = f"{moments} AND state = 'done'"
     with psycopg.connect(module_dsn, autocommit=True) as connection:
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while len(connection.execute(done.encode()).fetchall()) < 5:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        eventually(lambda: len(connection.execute(done.encode()).fetchall()) >= 5)
         rows = [str(moment) for (moment,) in connection.execute(moments.encode())]
     assert len(rows) == len(set(rows))
     admins[2].data("PATCH", f"/flows/{key}", {"status": "inactive"})

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ import requests
 from tests.machines.containers import working_builder
 from tests.machines.installation import CHECKOUT, SETTINGS, Machine
 from tests.smoke.running import TIMEOUT_SECONDS, free_port, new_folder
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]
 
@@ -107,11 +107,8 @@ def test_what_the_unit_of_the_worker_starts_stops_in_time(dsn: str) -> None:
 
 def await_worker(dsn: str) -> None:
     """Wait until a worker looks for jobs."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
     with psycopg.connect(dsn, autocommit=True) as connection:
-        while not connection.execute("SELECT FROM procrastinate_workers").fetchall():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        eventually(lambda: connection.execute("SELECT FROM procrastinate_workers").fetchall())
 
 
 def container_file() -> str:

@@ -18,6 +18,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from tests.smoke.running import free_port
+from tests.waiting import eventually
 
 
 @dataclass
@@ -69,8 +70,7 @@ class Inbox:
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         self.received += 1
-        while self.paused:
-            await asyncio.sleep(0.02)
+        await asyncio.to_thread(eventually, lambda: not self.paused)
         if "data" in self.refuse:
             return self.refuse["data"]
         self.mails.append(ReceivedMail(envelope.mail_from, envelope.rcpt_tos, envelope.content))

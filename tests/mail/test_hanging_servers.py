@@ -40,6 +40,7 @@ def hanging_server(pieces: bytes) -> Iterator[int]:
         listener.close()
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize(
     ("scheme", "pieces"),
     [

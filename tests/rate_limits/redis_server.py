@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pytest
 import redis
 
 from tests.smoke.running import TIMEOUT_SECONDS, free_port
+from tests.waiting import eventually
 
 
 @dataclass
@@ -34,11 +34,8 @@ class RedisServer:
             pytest.skip("redis-server is needed")
         words = [program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
         self.process = subprocess.Popen(words, cwd="/tmp", stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while not self._answers():
-            assert self.process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        eventually(self._answers)
+        assert self.process.poll() is None
 
     def send_signal(self, number: signal.Signals) -> None:
         assert self.process

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -22,6 +22,7 @@ import pytest
 
 from tests.smoke.pinging import ANSWERED, ping
 from tests.smoke.running import TIMEOUT_SECONDS, environment, free_port, serving
+from tests.waiting import eventually
 from tests.web.wire import Wire, open_wire
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
@@ -94,10 +95,9 @@ def server(workers: int, **environ: str) -> Iterator[Server]:
 
 
 def await_workers(running: Server, workers: int) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while ping(running.port) != ANSWERED or len(running.worker_processes()) < workers:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(
+        lambda: ping(running.port) == ANSWERED and len(running.worker_processes()) >= workers
+    )
 
 
 def outcomes_of_300(running: Server) -> Counter[int]:
@@ -174,10 +174,7 @@ def test_a_gunicorn_that_takes_over_counts_anew() -> None:
     with server(1, RATE_LIMITER_PER_MINUTE="2") as running:
         assert running.send("198.51.100.1", 3) == [200, 200, 429]
         running.process.send_signal(signal.SIGUSR2)
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while len(running.worker_processes()) < 2 or not running.worker_processes()[1].children():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: any(one.children() for one in running.worker_processes()[1:]))
         successor = running.worker_processes()[1]
         try:
             running.process.terminate()
@@ -189,10 +186,7 @@ def test_a_gunicorn_that_takes_over_counts_anew() -> None:
 
 
 def await_others(running: Server, earlier: set[int]) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while earlier & {worker.pid for worker in running.worker_processes()}:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: not earlier & {worker.pid for worker in running.worker_processes()})
     await_workers(running, len(earlier))
 
 
@@ -200,20 +194,19 @@ def test_workers_that_are_killed_under_load_block_nobody() -> None:
     limits = {"RATE_LIMITER_PER_SECOND": "1000000", "RATE_LIMITER_PER_MINUTE": "60000000"}
     with server(2, **limits) as running:
         stop = threading.Event()
+        answers: list[int] = []
 
         def load() -> None:
             while not stop.is_set():
                 # A killed worker takes its connections along.
-                try:
-                    running.send("198.51.100.1", 50)
-                except (OSError, AssertionError):
-                    continue
+                with suppress(OSError, AssertionError):
+                    answers.extend(running.send("198.51.100.1", 50))
 
         threads = [threading.Thread(target=load) for _ in range(6)]
         for thread in threads:
             thread.start()
-        for _ in range(6):
-            time.sleep(0.4)
+        for kill in range(1, 7):
+            eventually(lambda: len(answers) > kill * 1000)  # noqa: B023
             running.worker_processes()[0].kill()
         stop.set()
         for thread in threads:

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,6 +15,7 @@ import pytest
 
 from cms.rate_limits.shared_table import PROCESS_TABLE, ProcessLock, SharedTable
 from cms.rate_limits.windows import NEVER, Limit
+from tests.waiting import eventually
 
 forked = multiprocessing.get_context("fork")
 
@@ -69,7 +69,7 @@ def test_a_process_that_is_killed_while_it_counts_blocks_nobody() -> None:
     def stay_inside() -> None:
         with table.lock:
             is_inside.set()
-            time.sleep(60)
+            forked.Event().wait(60)
 
     process = forked.Process(target=stay_inside)
     process.start()
@@ -102,7 +102,8 @@ def test_processes_that_are_killed_lose_no_count_of_others() -> None:
         processes = [forked.Process(target=count, args=(worker,)) for worker in range(workers)]
         for process in processes:
             process.start()
-        time.sleep(0.03 + kill / 500)
+        wanted = sum(acknowledged) + 100 * kill
+        eventually(lambda: sum(acknowledged) > wanted)  # noqa: B023
         for process in processes:
             process.kill()
             process.join()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from uuid import uuid4
 
 import psycopg
 import requests
+
+from tests.waiting import eventually
 
 TIMEOUT_SECONDS = 60.0
 WRITERS = 4
@@ -192,9 +193,8 @@ class Writer:
         while not self._send(
             "POST", "/batch", {"operations": operations}, **{"Idempotency-Key": name}
         ):
-            if ended.is_set():
+            if ended.wait(0.05):
                 return
-            time.sleep(0.05)
         self.ledger.whole.add(name)
 
 
@@ -227,10 +227,7 @@ def busy(writers: list[Writer]) -> Iterator[None]:
 def await_answers(writers: list[Writer], number: int) -> None:
     """Wait until the writers have been answered so many more times."""
     wanted = number + sum(writer.ledger.answered for writer in writers)
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while sum(writer.ledger.answered for writer in writers) < wanted:
-        assert time.monotonic() < deadline, "the service does not answer any more"
-        time.sleep(0.01)
+    eventually(lambda: sum(writer.ledger.answered for writer in writers) >= wanted)
 
 
 # What must hold
@@ -316,14 +313,16 @@ def connected(dsn: str) -> psycopg.Connection[tuple[Any, ...]]:
     """Look at one moment of the database, which may still recover from what
     was killed after it gave its answers.
     """
-    for _ in range(600):
+
+    def connection() -> psycopg.Connection[tuple[Any, ...]] | None:
         try:
             return psycopg.connect(
                 dsn, options="-c default_transaction_isolation=repeatable\\ read"
             )
         except psycopg.OperationalError:
-            time.sleep(0.05)
-    raise AssertionError("the database does not come back")
+            return None
+
+    return eventually(connection)
 
 
 def check(dsn: str, writers: list[Writer]) -> None:

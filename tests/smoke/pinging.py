@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+
+from tests.waiting import eventually
 
 TIMEOUT_SECONDS = 30.0
 CLIENTS = 16
@@ -54,10 +55,10 @@ def ping_until_refused(port: int, stop: Callable[[], None], *, begun: int = 200)
 
     with ThreadPoolExecutor(CLIENTS) as threads:
         running = [threads.submit(client) for _ in range(CLIENTS)]
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while outcomes[ANSWERED] < begun and time.monotonic() < deadline:
-            time.sleep(0.01)
-        stop()
+        try:
+            eventually(lambda: outcomes[ANSWERED] >= begun)
+        finally:
+            stop()
         for one in running:
             one.result(TIMEOUT_SECONDS)
     return outcomes

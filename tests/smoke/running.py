@@ -10,13 +10,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from tests.waiting import eventually
 
 TIMEOUT_SECONDS = 60.0  # a machine that runs other tests beside these is slow
 PORTS = (20_000, 32_000)  # below those that connections get
@@ -38,22 +39,18 @@ class Service:
         return self.output.read_text()
 
     def await_words(self, words: str) -> None:
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while words not in self.log_text():
-            assert self.process.poll() is None, (
-                f"it ended before it printed {words!r}:\n{self.log_text()}"
-            )
-            assert time.monotonic() < deadline, f"it never printed {words!r}:\n{self.log_text()}"
-            time.sleep(0.05)
+        self.await_words_after("", words)
 
     def await_words_after(self, before: str, words: str) -> None:
         """Wait until it has printed these words after the text `before`."""
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while words not in self.log_text().removeprefix(before):
-            assert time.monotonic() < deadline, (
-                f"it never printed {words!r} again:\n{self.log_text()}"
-            )
-            time.sleep(0.05)
+
+        def has_printed() -> bool:
+            has_ended = self.process.poll() is not None
+            is_printed = words in self.log_text().removeprefix(before)
+            assert is_printed or not has_ended, f"it did not print {words!r}:\n{self.log_text()}"
+            return is_printed
+
+        eventually(has_printed, otherwise=lambda: f"no {words!r} in\n{self.log_text()}")
 
     def signal_group(self, number: signal.Signals) -> None:
         os.killpg(self.process.pid, number)
@@ -207,13 +204,6 @@ def is_of(process: psutil.Process, folder: Path) -> bool:
     return any(str(folder) in word for word in words)
 
 
-def gone(folder: Path) -> bool:
-    """Tell that nothing runs in a folder any more, after a moment for
-    processes that nobody waits for.
-    """
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while processes_of(folder):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
+def await_gone(folder: Path) -> None:
+    """Wait until nothing runs in a folder any more, not even processes that nobody waits for."""
+    eventually(lambda: not processes_of(folder), otherwise=lambda: processes_of(folder))

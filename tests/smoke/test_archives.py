@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.smoke.running import TIMEOUT_SECONDS, gone, new_folder, serving
+from tests.smoke.running import TIMEOUT_SECONDS, await_gone, new_folder, serving
 from tests.smoke.test_wheel import CHECKOUT, copy_sources, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
@@ -107,7 +107,7 @@ def test_the_wheel_and_what_it_asks_for_give_an_empty_environment_the_service(
             address = f"http://127.0.0.1:{service.port}/server/ping"
             assert requests.get(address, timeout=TIMEOUT_SECONDS).text == "pong"
         assert service.wait_for_exit() == 0
-        assert gone(folder)
+        await_gone(folder)
 
 
 def install(python: Path, requirement: str, constraints: Path) -> None:

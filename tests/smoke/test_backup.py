@@ -10,7 +10,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -33,6 +32,7 @@ from tests.smoke.running import (
     new_folder,
     serving,
 )
+from tests.waiting import eventually
 
 LOGIN = {"email": "admin@example.com", "password": "correct horse"}
 
@@ -239,11 +239,8 @@ def ended_when(
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not any(watched.glob(pattern)):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    eventually(lambda: any(watched.glob(pattern)) or process.poll() is not None)
+    assert process.poll() is None
     process.send_signal(number)
     return process.wait(TIMEOUT_SECONDS)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tests.smoke.faults import WRITERS, Writer, await_answers, busy, check
 from tests.smoke.running import TIMEOUT_SECONDS, Service, command, processes_of, serving
 from tests.smoke.test_faults import SECRET, SETTINGS, make_site
 from tests.store.embedded.servers import kill, postmaster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -47,10 +47,7 @@ def test_a_killed_database_server_is_started_again_and_no_write_is_lost(folder: 
 
 
 def await_times(service: Service, words: str, times: int) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while service.log_text().count(words) < times:
-        assert time.monotonic() < deadline, service.log_text()
-        time.sleep(0.05)
+    eventually(lambda: service.log_text().count(words) >= times, otherwise=service.log_text)
 
 
 def test_a_request_meanwhile_waits_or_gets_the_time_to_try_again(folder: Path) -> None:

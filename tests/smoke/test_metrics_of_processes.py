@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import psutil
@@ -12,6 +11,7 @@ import requests
 from tests.metrics_text import Samples, samples_of, value
 from tests.smoke.calls import run_a_flow, url
 from tests.smoke.running import TIMEOUT_SECONDS, Service, new_folder, serving
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -81,14 +81,13 @@ def web_workers(service: Service) -> list[psutil.Process]:
 def replace_a_worker(service: Service) -> None:
     before = web_workers(service)
     before[0].kill()
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while before[0] in (now := web_workers(service)) or len(now) < len(before):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+
+    def is_replaced() -> bool:
+        now = web_workers(service)
+        return before[0] not in now and len(now) == len(before)
+
+    eventually(is_replaced)
 
 
 def await_value(service: Service, name: str, is_expected: Callable[[float], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not is_expected(value(scraped(service), name)):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    eventually(lambda: is_expected(value(scraped(service), name)))

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,19 +14,23 @@ import psutil
 import pytest
 import requests
 
+from tests.smoke import pinging
+from tests.smoke.pinging import REFUSED
 from tests.smoke.running import (
     ANSWERS,
     TIMEOUT_SECONDS,
     Service,
+    await_gone,
     command,
     free_port,
-    gone,
     is_of,
     new_folder,
     processes_of,
     serving,
     starting,
 )
+from tests.waiting import eventually
+from tests.web.wire import open_wire
 
 pytestmark = pytest.mark.slow
 
@@ -36,13 +39,13 @@ PASSWORD = re.compile(r"The first admin is (\S+) with the password (\S+) ")
 
 def worker_of(folder: Path) -> psutil.Process:
     """Return the worker, which begins after the web server has."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while time.monotonic() < deadline:
-        for process in psutil.process_iter():
-            if is_of(process, folder) and "worker" in process.cmdline():
-                return process
-        time.sleep(0.1)
-    raise AssertionError("there is no worker")
+    return eventually(
+        lambda: [
+            process
+            for process in psutil.process_iter()
+            if is_of(process, folder) and "worker" in process.cmdline()
+        ]
+    )[0]
 
 
 def ping(service: Service) -> str:
@@ -100,7 +103,7 @@ def test_a_stop_during_the_start_stops_everything() -> None:
             service.await_words("A new database is made")
             service.signal_group(signal.SIGINT)
             assert service.wait_for_exit() == 0
-            assert gone(folder)
+            await_gone(folder)
             assert ANSWERS not in service.log_text()
             assert "Traceback" not in service.log_text()
         with serving(folder) as next_one:
@@ -108,16 +111,12 @@ def test_a_stop_during_the_start_stops_everything() -> None:
 
 
 def test_a_request_that_has_begun_when_ctrl_c_comes_is_answered(installed: Path) -> None:
-    with (
-        serving(installed) as service,
-        socket.create_connection(("127.0.0.1", service.port)) as client,
-    ):
-        client.sendall(b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\n")
-        time.sleep(1)  # a worker has begun to read it by then
+    with serving(installed) as service, open_wire(service.port) as client:
+        client.begin(b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\n")
         service.signal_group(signal.SIGINT)
-        time.sleep(1)
-        client.sendall(b"\r\n")
-        assert client.makefile("rb").read().endswith(b"pong")
+        eventually(lambda: pinging.ping(service.port) == REFUSED)
+        client.send(b"\r\n")
+        assert [answer.body for answer in client.rest()] == [b"pong"]
         assert service.wait_for_exit() == 0
 
 
@@ -137,7 +136,7 @@ def test_a_killed_service_leaves_nothing_that_keeps_the_next_from_starting(insta
         killed.wait_for_exit()
         with serving(installed, PORT=str(killed.port)) as service:
             assert ping(service) == "pong"
-    assert gone(installed)
+    await_gone(installed)
 
 
 def test_a_worker_that_was_killed_is_replaced(installed: Path) -> None:
@@ -201,7 +200,7 @@ def test_a_worker_that_cannot_begin_ends_the_start_with_its_reason(installed: Pa
         with starting(installed, PYTHONPATH=path) as service:
             assert service.wait_for_exit() == 1
             assert service.log_text().splitlines()[-1].startswith("Error: import of cms.app halted")
-    assert gone(installed)
+    await_gone(installed)
 
 
 def test_all_lines_of_the_log_are_json_if_that_is_its_style() -> None:

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,8 @@ from tests.smoke.running import (
     processes_of,
     serving,
 )
+from tests.waiting import eventually
+from tests.web.wire import open_wire
 
 pytestmark = pytest.mark.slow
 
@@ -101,10 +102,7 @@ def gunicorn(script: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
             ),
         )
         try:
-            deadline = time.monotonic() + TIMEOUT_SECONDS
-            while ping(port) != ANSWERED:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            eventually(lambda: ping(port) == ANSWERED)
             yield server, port
         finally:
             server.kill()
@@ -130,10 +128,7 @@ def test_a_web_worker_that_is_stopped_before_it_handles_signals_ends(tmp_path: P
         STOPPED_WHEN_FORKED.format(ours=str(ROOT / "gunicorn.conf.py"), first=str(first))
     )
     with gunicorn(script) as (server, _port):
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while psutil.pid_exists(int(first.read_text())):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: not psutil.pid_exists(int(first.read_text())))
         server.terminate()
         assert server.wait(TIMEOUT_SECONDS) == 0
 
@@ -141,16 +136,12 @@ def test_a_web_worker_that_is_stopped_before_it_handles_signals_ends(tmp_path: P
 def test_a_killed_web_server_ends_the_service_and_requests_under_way_are_answered(
     installed: Path,
 ) -> None:
-    with (
-        serving(installed) as service,
-        socket.create_connection(("127.0.0.1", service.port)) as client,
-    ):
-        client.sendall(PING)
-        time.sleep(0.5)  # a worker has begun to read it by then
+    with serving(installed) as service, open_wire(service.port) as client:
+        client.begin(PING)
         web_server_of(service).kill()
-        time.sleep(0.5)
-        client.sendall(b"\r\n")
-        assert client.makefile("rb").read().endswith(b"pong")
+        eventually(lambda: ping(service.port) == REFUSED)
+        client.send(b"\r\n")
+        assert [answer.body for answer in client.rest()] == [b"pong"]
         assert service.wait_for_exit() == 1
         assert "The web server ended by itself (status -9)." in service.log_text()
     assert processes_of(installed) == []
@@ -178,17 +169,12 @@ def test_each_web_worker_has_a_session_of_its_own(installed: Path) -> None:
 
 
 def test_a_request_that_has_begun_when_the_terminal_closes_is_answered(installed: Path) -> None:
-    with (
-        serving(installed) as service,
-        socket.create_connection(("127.0.0.1", service.port)) as client,
-    ):
-        client.sendall(b"GET /server/health HTTP/1.1\r\nHost: localhost\r\n")
-        time.sleep(0.5)
+    with serving(installed) as service, open_wire(service.port) as client:
+        client.begin(b"GET /server/health HTTP/1.1\r\nHost: localhost\r\n")
         service.signal_group(signal.SIGHUP)
-        time.sleep(1)
-        client.sendall(b"\r\n")
-        assert (
-            client.makefile("rb").read().startswith(b"HTTP/1.1 200 ")
-        )  # the database is there until the end
+        eventually(lambda: ping(service.port) == REFUSED)
+        client.send(b"\r\n")
+        # The database is there until the end.
+        assert [answer.status for answer in client.rest()] == [200]
         assert service.wait_for_exit() == 0
     assert processes_of(installed) == []

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.smoke.running import TIMEOUT_SECONDS, free_port
+from tests.waiting import eventually
 from tests.web.servers import ROOT, environment
 from tests.web.wire import Wire, open_wire
 
 pytestmark = pytest.mark.slow
 
-STANDSTILL_SECONDS = 1.0
 PINGS = 2_000  # their lines are longer than what a pipe holds
 THREADS = 4
 SETTINGS = {
@@ -54,13 +53,13 @@ def serving_into(pipe: int, folder: Path) -> Iterator[int]:
 
 
 def await_connection(port: int) -> Wire:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while time.monotonic() < deadline:
+    def connection() -> Wire | None:
         try:
             return open_wire(port)
         except ConnectionRefusedError:
-            time.sleep(0.05)
-    raise TimeoutError("the server did not start")
+            return None
+
+    return eventually(connection)
 
 
 def fill_the_log(port: int, stack: ExitStack) -> None:
@@ -71,7 +70,9 @@ def fill_the_log(port: int, stack: ExitStack) -> None:
     for _ in range(THREADS):
         wire = stack.enter_context(open_wire(port))
         wire.send(b"GET /items/things HTTP/1.1\r\nHost: x\r\n\r\n")
-    time.sleep(STANDSTILL_SECONDS)
+    with open_wire(port) as later:
+        later.send(b"GET / HTTP/1.1\r\n")
+        assert later.answer().status == 408
     assert not wire.has_come()
 
 

@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ import psutil
 import pytest
 
 from tests.smoke.running import TIMEOUT_SECONDS, Service, new_folder, serving
+from tests.waiting import eventually
 
 SIZE = 500 * 2**20
 MAX_MEMORY_BYTES = 160 * 2**20
@@ -100,11 +100,7 @@ def test_an_upload_that_is_broken_off_leaves_nothing(service: Service, token: st
     for size in (1000, 20 * 2**20):
         with begun(service, token, 2 * size) as connection:
             connection.sendall(HEAD + b"x" * size)
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while len(psutil.Process(service.process.pid).children()) and uploads(service) != before:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert uploads(service) == before
+    eventually(lambda: uploads(service) == before)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.smoke.running import TIMEOUT_SECONDS, gone, new_folder, serving
+from tests.smoke.running import TIMEOUT_SECONDS, await_gone, new_folder, serving
 
 pytestmark = pytest.mark.slow
 
@@ -124,4 +124,4 @@ def test_the_installed_command_serves(programs: Path) -> None:
             address = f"http://127.0.0.1:{service.port}/server/ping"
             assert requests.get(address, timeout=TIMEOUT_SECONDS).text == "pong"
         assert service.wait_for_exit() == 0
-        assert gone(folder)
+        await_gone(folder)

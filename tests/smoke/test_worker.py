@@ -132,6 +132,7 @@ def home(shared: Home) -> Home:
     return shared
 
 
+@pytest.mark.clock
 def test_a_worker_hears_of_a_job_at_once_and_needs_little_memory(home: Home) -> None:
     with home.worker() as worker:
         posted = time.monotonic()
@@ -233,15 +234,19 @@ def test_a_job_that_runs_when_the_end_is_asked_for_is_done(home: Home) -> None:
     assert home.queue.jobs() == []
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_job_that_takes_too_long_is_given_back(home: Home, number: signal.Signals) -> None:
     with home.worker() as worker:
         home.post(hold=True)
         eventually(lambda: home.inbox.received == 1)
         began = time.monotonic()
-        for _ in range(2):  # the second signal hurries
-            worker.process.send_signal(number)
-            time.sleep(0.1)
+
+        def has_ended() -> bool:
+            worker.process.send_signal(number)  # the second one hurries
+            return worker.process.poll() is not None
+
+        eventually(has_ended)
         assert worker.wait_for_exit() == 0
         assert time.monotonic() - began < GRACE_SECONDS
         assert "was not done in time and runs again" in worker.log_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -20,6 +19,7 @@ from tests.sso.oidc import (
 )
 from tests.sso.site import Browser, Site, codes_of
 from tests.sso.steps import MAKES_USERS, the_user, with_accounts, with_openid
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
 
@@ -294,11 +294,7 @@ def test_what_an_administrator_changes_during_a_login_stays(
 def await_waiting_lock(connection: psycopg.Connection) -> None:
     """Wait until somebody waits for a lock that only a transaction gives back."""
     waiting = b"SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-    for _ in range(100):
-        if connection.execute(waiting).fetchone() is not None:
-            return
-        time.sleep(0.1)
-    raise AssertionError("nobody waits")
+    eventually(lambda: connection.execute(waiting).fetchone() is not None)
 
 
 def test_a_flow_changes_the_capitals_of_an_address_at_each_login(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import ssl
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,6 +18,7 @@ from cms.outgoing import outgoing_requests
 from cms.sso import transport
 from tests.sso.forger import Forger, Handler, Raw, running_forger
 from tests.sso.site import APP_URL, Browser, Site, codes_of, reason_of
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
 
@@ -130,6 +132,7 @@ def test_no_redirect_is_followed(site: Site, forger: Forger, path: str) -> None:
     assert forger.requests["/elsewhere"] == 0
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("path", [DISCOVERY, "/token", "/keys", "/me"])
 def test_a_slow_drip_ends_at_the_deadline(
     site: Site, forger: Forger, path: str, monkeypatch: pytest.MonkeyPatch
@@ -388,22 +391,23 @@ def test_a_provider_that_goes_down_during_a_login(site: Site, forger: Forger) ->
 
 def test_slow_providers_leave_threads_to_others(site: Site, forger: Forger) -> None:
     site.restart(replace(site.config, web_threads=4))
-    forger.raw = {DISCOVERY: slow_after(4)}
+    may_answer = threading.Event()
+    forger.raw = {DISCOVERY: slow_until(may_answer)}
     url = site.login_url("openid")
     with ThreadPoolExecutor(6) as threads:
         answers = [threads.submit(Browser().get, url) for _ in range(6)]
-        time.sleep(2.5)
-        refused = [answer.result() for answer in answers if answer.done()]
         # Two of four threads wait for it; the others have been told that there are too many.
-        assert len(refused) == 4
-        for answer in refused:
-            assert_unavailable(site, answer)
+        eventually(lambda: sum(answer.done() for answer in answers) == 4)
+        for answer in answers:
+            if answer.done():
+                assert_unavailable(site, answer.result())
+        may_answer.set()
     assert [answer.result().status_code for answer in answers].count(302) == 2
 
 
-def slow_after(seconds: float) -> Raw:
+def slow_until(may_answer: threading.Event) -> Raw:
     def answer(handler: Handler) -> None:
-        time.sleep(seconds)
+        may_answer.wait(60)
         handler.send_text(json.dumps(handler.forger.answers()[DISCOVERY]()))
 
     return answer

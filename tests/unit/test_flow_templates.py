@@ -134,6 +134,7 @@ def test_every_text_is_a_template_or_refused(text: str) -> None:
         parse_template(text).render({"a": [{"0": "a"}]})
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("text", ["{{" + " " * 20_000, "{{" * 20_000, "{{ \n" * 20_000])
 def test_braces_that_nothing_closes_are_read_at_once(text: str) -> None:
     start = time.perf_counter()

@@ -14,6 +14,7 @@ import pytest
 
 from cms.web.streamed_body import BodyError, StreamedBody
 from cms.web.thread_pool import ThreadPool
+from tests.waiting import eventually
 
 TIMEOUT_SECONDS = 20.0
 
@@ -78,15 +79,8 @@ def test_when_too_many_wait_for_clients_somebody_is_asked_to_end_some() -> None:
     client.set()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def until_idle(threads: ThreadPool) -> None:
-    until(lambda: not threads.is_busy)
+    eventually(lambda: not threads.is_busy)
 
 
 def with_another_thread(threads: ThreadPool) -> None:
@@ -118,7 +112,7 @@ def test_work_begins_in_its_order_also_where_there_are_more_threads_than_slots()
     for number in range(10):
         threads.submit(partial(work, number))
     # The first two are with the two threads, of which the second one waits for the slot.
-    until(lambda: threads._slots.is_awaited)
+    eventually(lambda: threads._slots.is_awaited)
     may_end.set()
     assert [begun.get(timeout=TIMEOUT_SECONDS) for _ in range(10)] == list(range(10))
 
@@ -136,7 +130,7 @@ def test_a_thread_that_yields_its_slot_goes_on_behind_those_that_wait_for_one() 
 
     threads.submit(long_stream)
     threads.submit(lambda: done.put("short"))
-    until(lambda: threads._slots.is_awaited)
+    eventually(lambda: threads._slots.is_awaited)
     may_yield.set()
     assert [done.get(timeout=TIMEOUT_SECONDS) for _ in range(2)] == ["short", "stream"]
 
@@ -206,10 +200,7 @@ def test_a_thread_whose_client_is_there_waits_for_it_no_more_before_it_has_its_t
     assert begun.wait(TIMEOUT_SECONDS)
     before = threads.surplus_waiting
     client.set()
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while threads.surplus_waiting == before:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: threads.surplus_waiting != before)
     end.set()
 
 
@@ -231,8 +222,7 @@ def test_one_that_works_for_too_long_hangs_and_one_that_waits_does_not() -> None
         end.wait(TIMEOUT_SECONDS)
 
     threads.submit(work)
-    while not threads.is_hung(time.monotonic() + 100, seconds=10):
-        time.sleep(0.01)
+    eventually(lambda: threads.is_hung(time.monotonic() + 100, seconds=10))
     end.set()
 
 

@@ -10,7 +10,6 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import psutil
 import trustme
 
 from tests.smoke.running import SET_OUTSIDE, TIMEOUT_SECONDS, free_port
+from tests.waiting import eventually
 from tests.web.wire import Wire
 
 ROOT = Path(__file__).parents[2]
@@ -113,16 +113,17 @@ def environment(folder: Path, **settings: str) -> dict[str, str]:
 
 def await_answer(server: Running, target: str) -> None:
     """Wait until the server answers requests."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while True:
+
+    def answers() -> bool:
         assert server.process.poll() is None, server.log_text()
         try:
             with server.connect(1) as wire:
                 wire.get(target)
-                return
         except (OSError, HTTPException):
-            time.sleep(0.05)
-        assert time.monotonic() < deadline, server.log_text()
+            return False
+        return True
+
+    eventually(answers, otherwise=server.log_text)
 
 
 class TlsFiles(NamedTuple):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 
 import psutil
 import pytest
 
+from tests.waiting import eventually
 from tests.web.servers import Running, running
 from tests.web.test_clients import HALF_A_HEAD, LONG_DEADLINES, send_by_many
 
@@ -47,10 +47,7 @@ def test_a_worker_out_of_descriptors_answers_whom_it_has_accepted(more: int) -> 
             assert wire.get("/large?size=3000000").body == b"x" * 3_000_000
             assert wire.get("/stream?size=3000000").body == b"x" * 3_000_000
         stack.close()
-        deadline = time.monotonic() + 10
-        while worker.num_fds() > before:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        eventually(lambda: worker.num_fds() <= before)
         assert "Traceback" not in server.log_text()
 
 
@@ -59,8 +56,7 @@ def test_a_worker_out_of_descriptors_stops_without_a_failed_request() -> None:
         allow_descriptors(server, more=4)
         wires = send_by_many(server, b"", 2, stack, addresses=1)
         for wire in wires:
-            wire.send(b"GET /sleep?seconds=2 HTTP/1.1\r\nHost: x\r\n\r\n")
-        time.sleep(0.5)
+            wire.begin(b"GET /sleep?seconds=2 HTTP/1.1\r\nHost: x\r\n\r\n")
         stack.enter_context(server.connect())
         server.process.terminate()
         assert [wire.answer().status for wire in wires] == [200, 200]

@@ -142,7 +142,7 @@ def test_half_a_request_behind_the_last_answer_is_not_refused(
         assert wire.answer().body == b"x" * 10
         if end == "half-closes":
             wire.socket.shutdown(socket.SHUT_WR)
-        time.sleep(DEADLINE_SECONDS + 2 * SWEEP_SECONDS)
+        await_sweep(server)  # whose deadline is later
         assert wire.rest() == []
     assert [worker.pid for worker in server.worker_processes()] == pids
 

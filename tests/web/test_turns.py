@@ -24,21 +24,13 @@ from tests.web.wire import open_wire
 
 pytestmark = pytest.mark.slow
 
-TIMEOUT_SECONDS = 10.0
-SLOW_SECONDS = 0.5
+TIMEOUT_SECONDS = 60.0
 LONG_BYTES = 1_000_000
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # as `struct linger`
 
 
-def slow(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-    if environ["PATH_INFO"] == "/slow":
-        time.sleep(SLOW_SECONDS)
-    start("200 OK", [("Content-Type", "text/plain")])
-    return [b"answered"]
-
-
 @contextmanager
-def serving(application: Application = slow, *, immediate: str = "") -> Iterator[int]:
+def serving(application: Application, *, immediate: str = "") -> Iterator[int]:
     """Serve with one thread, and yield the port; the path `immediate` waits for nothing."""
     loop = uvloop.new_event_loop()
     server = WebServer(
@@ -72,12 +64,31 @@ def test_a_turn_that_ends_with_a_refusal_leaves_the_rest_until_the_answer(
 ) -> None:
     """A client that sends too much behind a refused request still gets its earlier answer."""
     monkeypatch.setattr(request_reader, "PARSE_SECONDS", 0.0)
-    with serving() as port, open_wire(port) as first, open_wire(port) as second:
+    has_begun = threading.Event()
+    may_end = threading.Event()
+
+    def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/slow":
+            has_begun.set()
+            may_end.wait(TIMEOUT_SECONDS)
+        start("200 OK", [("Content-Type", "text/plain")])
+        return [b"answered"]
+
+    with (
+        serving(application, immediate="/quick") as port,
+        open_wire(port) as first,
+        open_wire(port) as second,
+    ):
         first.send(get("/slow"))
-        time.sleep(SLOW_SECONDS / 5)
+        assert has_begun.wait(TIMEOUT_SECONDS)
         sent = get("/") + b"no request\r\n\r\n" + b"x" * 20_000_000
-        sender = threading.Thread(target=send_until_the_end, args=(second, sent))
+        second.send(sent[:LONG_BYTES])
+        for _ in range(3):  # turns of the event loop
+            with open_wire(port) as other:
+                assert other.get("/quick").body == b"answered"
+        sender = threading.Thread(target=send_until_the_end, args=(second, sent[LONG_BYTES:]))
         sender.start()
+        may_end.set()
         assert second.answer().body == b"answered"
         sender.join()
 
@@ -164,11 +175,13 @@ def test_an_error_for_a_client_that_has_gone_takes_no_thread_along(
     path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The only thread of the server goes on, and so does its loop."""
+    has_begun = threading.Event()
     may_fail = threading.Event()
     failed = threading.Event()
 
     def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if environ["PATH_INFO"] == path:
+            has_begun.set()
             may_fail.wait(TIMEOUT_SECONDS)
             failed.set()
             raise RuntimeError("it failed")
@@ -178,7 +191,7 @@ def test_an_error_for_a_client_that_has_gone_takes_no_thread_along(
     with serving(application, immediate="/fails-at-once") as port:
         with open_wire(port) as gone:
             gone.send(get(path))
-            time.sleep(SLOW_SECONDS / 5)
+            assert has_begun.wait(TIMEOUT_SECONDS)
             gone.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         may_fail.set()
         assert failed.wait(TIMEOUT_SECONDS)

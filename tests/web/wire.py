@@ -14,6 +14,8 @@ import orjson
 
 from tests.smoke.running import TIMEOUT_SECONDS
 
+PING = b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
 
 @dataclass(frozen=True, slots=True)
 class WireAnswer:
@@ -58,6 +60,12 @@ class Wire:
         return WireAnswer(
             response.status, {name.lower(): value for name, value in response.getheaders()}, body
         )
+
+    def begin(self, half: bytes) -> None:
+        """Send half a request; when this returns, the server has read it."""
+        # Behind a whole one, because the server reads both at once.
+        self.send(PING + half)
+        assert self.answer().status == 200
 
     def get(self, target: str, **headers: str) -> WireAnswer:
         """Send a GET and read its answer."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import pytest
 import trustme
 
 from tests.smoke.running import free_port
+from tests.waiting import eventually
 
 BASE = "dc=example,dc=org"
 PEOPLE = f"ou=people,{BASE}"
@@ -22,7 +22,6 @@ GROUPS = f"ou=groups,{BASE}"
 SERVICE = f"cn=service,{BASE}"
 SERVICE_PASSWORD = "the service's own"
 PASSWORD = "correct horse"
-SECONDS = 20
 
 CONFIG = """
 include /etc/ldap/schema/core.schema
@@ -175,10 +174,7 @@ class Directory:
         words = ["slapd", "-f", str(self.folder / "slapd.conf"), "-h", addresses, "-d", "256"]
         with (self.folder / "log").open("a") as log:
             self.process = subprocess.Popen(words, stderr=log, text=True)
-        deadline = time.monotonic() + SECONDS
-        while not _answers(self.port):
-            assert time.monotonic() < deadline, self.log
-            time.sleep(0.05)
+        eventually(lambda: _answers(self.port), otherwise=lambda: self.log)
 
     def stop(self) -> None:
         if self.process:
@@ -188,7 +184,6 @@ class Directory:
 
     def binds_of(self, dn: str) -> int:
         """Return how often somebody has begun a session here."""
-        time.sleep(0.2)  # the log comes a little later than the answer
         return self.log.count(f'BIND dn="{dn}" method')
 
     def change(self, ldif: str) -> None:

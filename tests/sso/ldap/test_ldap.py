@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -29,6 +29,7 @@ from tests.sso.ldap.logins import (
     role_of,
 )
 from tests.things import Stage
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]
 
@@ -146,12 +147,19 @@ def test_unknown_and_known_users_cost_the_same_requests(stage: Stage, directory:
 def _requests(stage: Stage, directory: Directory, name: str) -> list[str]:
     before = len(directory.log)
     assert outcome(log_in(stage, name, "wrong")) == REFUSED
-    time.sleep(0.2)
+    # Results and ends of connections are written a little later than they are sent.
+    eventually(lambda: _is_complete(directory.log[before:]))
     words = ("BIND dn", "SRCH base", "UNBIND", "RESULT")
     kinds = []
     for line in directory.log[before:].splitlines():
         kinds += [word for word in words if word in line]
     return sorted(kinds)
+
+
+def _is_complete(log: str) -> bool:
+    requests = re.findall(r"conn=\d+ op=\d+ (?:BIND dn=.* method|SRCH base)", log)
+    is_answered = len(requests) == log.count("RESULT tag=")
+    return is_answered and log.count(" ACCEPT ") == log.count(" closed")
 
 
 def test_wrong_passwords_suspend_the_user(stage: Stage) -> None:

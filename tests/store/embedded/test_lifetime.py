@@ -57,6 +57,7 @@ def test_a_first_start_makes_a_durable_and_private_database(folder: Path) -> Non
         assert server.cluster.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.clock
 @slow
 def test_a_second_start_takes_under_three_seconds_and_has_the_rows(data: Path) -> None:
     before = time.monotonic()

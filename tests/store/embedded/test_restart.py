@@ -42,6 +42,7 @@ def test_a_killed_server_is_started_again_at_the_same_address(
             assert started(server.dsn) != before
 
 
+@pytest.mark.clock
 def test_a_statement_that_runs_on_does_not_hold_up_the_next_server(data: Path) -> None:
     with start(data, settings=FAST) as server:
         thread = threading.Thread(target=compute_long, args=(server.dsn,))
