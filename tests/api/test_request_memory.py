@@ -66,6 +66,32 @@ def test_a_request_that_is_refused_or_tells_no_caller_leaves_nothing_either(
     assert not requests_in(found)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/items/names/99", None, 404),
+        ("POST", "/items/names", {"name": "taken"}, 400),
+        ("POST", "/items/names", {"other": 1}, 400),
+        ("PATCH", "/items/names/99", {"name": "b"}, 404),
+        ("PATCH", "/items/names/1", {"id": "x"}, 400),
+        ("PATCH", "/items/names", {"query": {}, "data": {"name": "taken"}}, 400),
+        ("DELETE", "/items/names/99", None, 404),
+        ("POST", "/folders", {"name": "a", "parent": "7a5c0b52-0000-4000-8000-000000000000"}, 400),
+        ("POST", "/collections", {"collection": "names"}, 400),
+    ],
+)
+def test_a_call_that_its_attempt_refuses_leaves_nothing_either(
+    api: Client, method: str, path: str, body: object, status: int
+) -> None:
+    unique = {"field": "name", "type": "string", "schema": {"is_unique": True}}
+    api.post("/collections", {"collection": "names", "schema": {}, "fields": [unique]})
+    api.post("/items/names", [{"name": "taken"}, {"name": "free"}])
+    api.send(method, path, body)
+    with garbage() as found:
+        assert api.send(method, path, body).status == status
+    assert not requests_in(found)
+
+
 def requests_in(found: list[object]) -> list[object]:
     # Not isinstance(): it would wake lazy objects of libraries.
     return [each for each in found if issubclass(type(each), Request)]

@@ -80,13 +80,18 @@ def _explaining_conflicts() -> Iterator[None]:
     try:
         yield
     except Conflict as conflict:
-        explained = conflict.map_problems(_explained)
-        # Still a `Conflict`: an import tries halves of its batch after one, but after no other
-        # refusal that names its rows.
-        (problem,) = explained.problems
-        refusal = Conflict(problem, conflict.value, server_text=conflict.server_text)
-        refusal.inquiry = explained.inquiry
-        raise refusal from conflict
+        # Not by a variable, in which this frame, part of its traceback, would refer to it.
+        raise _explained_conflict(conflict) from conflict
+
+
+def _explained_conflict(conflict: Conflict) -> Conflict:
+    explained = conflict.map_problems(_explained)
+    # Still a `Conflict`: an import tries halves of its batch after one, but after no other refusal
+    # that names its rows.
+    (problem,) = explained.problems
+    refusal = Conflict(problem, conflict.value, server_text=conflict.server_text)
+    refusal.inquiry = explained.inquiry
+    return refusal
 
 
 def _explained(problem: Problem) -> Problem:
