@@ -197,14 +197,19 @@ class ReadAttempt(Attempt):
     compares_version: bool
 
     def _open(self) -> RequestContext:
+        fetch: Fetch = self.reader.fetch
         if self._locked:
-            # The work reads by its reader all the same: the transaction is there for its lock.
-            transaction = self._stack.enter_context(self._retries.database.transaction())
+            database = self._retries.database
+            transaction = self._stack.enter_context(database.transaction())
             self._snapshot = lock_version(transaction, self._snapshot, "share_version")
-        actor = find_actor(self._snapshot, self.identity, self.reader.fetch)
+            # Else the transaction is there for its lock only. From its own pool a second connection
+            # might never come.
+            if self.reader is database.primary:
+                fetch = transaction.execute
+        actor = find_actor(self._snapshot, self.identity, fetch)
         address = own_address(self.identity)
-        return RequestContext(self._snapshot, actor, self.reader.fetch, self.reader, address)
+        return RequestContext(self._snapshot, actor, fetch, self.reader, address)
 
     def _finish(self) -> None:
-        if self.compares_version:
-            check_version(self._snapshot, current_version(self.reader.fetch))
+        if self.compares_version and self.context:
+            check_version(self._snapshot, current_version(self.context.fetch))
