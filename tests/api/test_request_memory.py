@@ -78,6 +78,8 @@ def test_a_request_that_is_refused_or_tells_no_caller_leaves_nothing_either(
         ("DELETE", "/items/names/99", None, 404),
         ("POST", "/folders", {"name": "a", "parent": "7a5c0b52-0000-4000-8000-000000000000"}, 400),
         ("POST", "/collections", {"collection": "names"}, 400),
+        ("POST", "/utils/import/names", [{"name": "taken"}], 400),
+        ("POST", "/utils/import/names", [], 200),
     ],
 )
 def test_a_call_that_its_attempt_refuses_leaves_nothing_either(
@@ -86,9 +88,10 @@ def test_a_call_that_its_attempt_refuses_leaves_nothing_either(
     unique = {"field": "name", "type": "string", "schema": {"is_unique": True}}
     api.post("/collections", {"collection": "names", "schema": {}, "fields": [unique]})
     api.post("/items/names", [{"name": "taken"}, {"name": "free"}])
-    api.send(method, path, body)
+    headers = {"Content-Type": "application/json"}
+    api.send(method, path, body, **headers)
     with garbage() as found:
-        assert api.send(method, path, body).status == status
+        assert api.send(method, path, body, **headers).status == status
     assert not requests_in(found)
 
 
