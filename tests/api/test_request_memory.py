@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from cms.http.requests.request import Request
+from tests.active_flows import make_flow, step
 from tests.client import Client
 
 
@@ -92,6 +93,15 @@ def test_a_call_that_its_attempt_refuses_leaves_nothing_either(
     api.send(method, path, body, **headers)
     with garbage() as found:
         assert api.send(method, path, body, **headers).status == status
+    assert not requests_in(found)
+
+
+def test_a_call_of_a_flow_that_rejects_leaves_nothing_either(api: Client) -> None:
+    steps = [step("no", "throw-error", {"code": "NO", "status": 409})]
+    path = f"/flows/trigger/{make_flow(api, 'webhook', {}, steps)}"
+    assert api.get(path).status == 409
+    with garbage() as found:
+        assert api.get(path).status == 409
     assert not requests_in(found)
 
 
