@@ -6,11 +6,14 @@ values `FILE_CALLS` (cms/files/files.py) and `FOLDER_CALLS` (cms/files/folders.p
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cms.config import Config
 from cms.database.connections import Transaction
+from cms.database.error_mapping import Stale
+from cms.errors import Refused
 from cms.files import file_rows
 from cms.files.contents import Content, Contents, FieldValues, are_kept
 from cms.files.file_payloads import checked_batch
@@ -23,6 +26,8 @@ from cms.outgoing.outgoing_addresses import AddressFilter
 from cms.store.context import RequestContext
 from cms.store.store import Store
 from cms.store.write_attempts import Write, WriteAttempt
+
+log = logging.getLogger("cms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,13 @@ class MediaLibrary:
         transaction.after_commit.append(lambda _: self._remove(contents))
 
     def _remove(self, contents: Sequence[Content]) -> None:
-        if contents and not are_kept(self.store.database.fetch_primary):
+        try:
+            is_due = contents and not are_kept(self.store.database.fetch_primary)
+        except (Refused, Stale) as error:
+            # The change is made: an error would tell its client that it is not.
+            log.warning("%d contents are left to the next maintenance: %s", len(contents), error)
+            return
+        if is_due:
             self.contents.remove(contents)
 
 

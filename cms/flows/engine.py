@@ -95,7 +95,8 @@ def _run_step(step: FlowStep, run: Run, logs: list[StepLog]) -> Rejected | None:
         result = _result(step, options, run)
     except Rejected as error:
         result = error.result
-        rejected = error
+        # Without its traceback, whose frames refer to it.
+        rejected = error.with_traceback(None)
     milliseconds = round((time.perf_counter() - start) * 1000, 3)
     run.secrets.collect(result)
     status = "reject" if rejected else "resolve"

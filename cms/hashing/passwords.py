@@ -6,6 +6,7 @@ import hashlib
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 
 from argon2 import PasswordHasher, Type, extract_parameters
@@ -58,7 +59,7 @@ class Passwords:
     def hashed(self, password: str) -> str:
         """Return the argon2id hash of a password in PHC form.
 
-        Raises `Refused`: INVALID_PAYLOAD beyond the number that `limited_hashing` allows,
+        Raises `Refused`: `TooManyHashes` beyond the number that `limited_hashing` allows,
         SERVICE_UNAVAILABLE where too many others are being hashed.
         """
         limit = _limit.get()
@@ -141,6 +142,10 @@ class Passwords:
         return dummies
 
 
+class TooManyHashes(Refused):
+    """A call with more values that are hashed than it may have, whichever they are."""
+
+
 class limited_hashing:
     """Allows so many hashes inside this context, by which the hashes of fields are made there.
 
@@ -174,12 +179,23 @@ class limited_hashing:
             self._left = before
             yield
 
+    @contextmanager
+    def again(self, *, in_vain: bool) -> Iterator[None]:
+        """Do work whose hashes were counted before; see `hashing_again`."""
+        before = self._left
+        self._left = MAX_HASHES_PER_CALL
+        self.is_rehearsal = in_vain
+        try:
+            yield
+        finally:
+            self.is_rehearsal = False
+            self._left = before
+
     def count_one(self) -> None:
-        """Count a hash; raises `Refused` INVALID_PAYLOAD where none is left."""
+        """Count a hash; raises `TooManyHashes` where none is left."""
         if not self._left:
-            raise invalid_payload(
-                f"A call takes at most {MAX_HASHES_PER_CALL} values that are hashed"
-            )
+            reason = f"A call takes at most {MAX_HASHES_PER_CALL} values that are hashed"
+            raise TooManyHashes(invalid_payload(reason).problems)
         self._left -= 1
 
 
@@ -207,6 +223,12 @@ def rehearsals() -> Iterator[None]:
         yield
     else:
         yield from limit.rehearsals()
+
+
+def hashing_again(*, in_vain: bool) -> AbstractContextManager[None]:
+    """Allow once more the hashes of work that is repeated; `in_vain`, it makes none."""
+    limit = _limit.get()
+    return nullcontext() if limit is None else limit.again(in_vain=in_vain)
 
 
 def check_password(password: str, *, policy: str | None = None) -> None:

@@ -14,6 +14,7 @@ block must not return: what ends an attempt, such as a commit, can still fail.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from types import TracebackType
 from typing import NamedTuple
 
 from cms.database.connections import Database, Fetch
@@ -77,7 +78,7 @@ class Retries:
             self._refuse_repeated(error, snapshot)
         elif self.is_final(error, snapshot, locked=locked):
             if isinstance(error, Refused) and error.inquiry:
-                raise with_inquiry(error, self.database.run_primary) from error
+                error = with_inquiry(error, self.database.run_primary)
             raise error
         self.snapshots.refresh(snapshot)
 
@@ -131,10 +132,11 @@ class Attempt:
         try:
             self.context = self._open()
         except BaseException as error:
-            self._end(error)
-            return False
+            if self.__exit__(type(error), error, error.__traceback__):
+                return False
+            raise
         if self.context is None:
-            self._end(None)
+            self.__exit__(None, None, None)
             return False
         return True
 
@@ -142,8 +144,20 @@ class Attempt:
         assert self.context, "an attempt that did not begin"
         return self.context
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        self._end(error)
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        try:
+            self._end(error)
+        except BaseException as raised:
+            if raised is not error:
+                raise raised.with_traceback(None)  # noqa: B904 - its cause is known already
+            return False
+        finally:
+            # Frames of `_end` refer to the error: in its traceback they would keep each other, and
+            # the request, until the garbage collector comes by.
+            if error is not None:
+                error.__traceback__ = trace
         return True
 
     def _end(self, error: BaseException | None) -> None:
@@ -183,14 +197,19 @@ class ReadAttempt(Attempt):
     compares_version: bool
 
     def _open(self) -> RequestContext:
+        fetch: Fetch = self.reader.fetch
         if self._locked:
-            # The work reads by its reader all the same: the transaction is there for its lock.
-            transaction = self._stack.enter_context(self._retries.database.transaction())
+            database = self._retries.database
+            transaction = self._stack.enter_context(database.transaction())
             self._snapshot = lock_version(transaction, self._snapshot, "share_version")
-        actor = find_actor(self._snapshot, self.identity, self.reader.fetch)
+            # Else the transaction is there for its lock only. From its own pool a second connection
+            # might never come.
+            if self.reader is database.primary:
+                fetch = transaction.execute
+        actor = find_actor(self._snapshot, self.identity, fetch)
         address = own_address(self.identity)
-        return RequestContext(self._snapshot, actor, self.reader.fetch, self.reader, address)
+        return RequestContext(self._snapshot, actor, fetch, self.reader, address)
 
     def _finish(self) -> None:
-        if self.compares_version:
-            check_version(self._snapshot, current_version(self.reader.fetch))
+        if self.compares_version and self.context:
+            check_version(self._snapshot, current_version(self.context.fetch))

@@ -314,6 +314,24 @@ def test_a_read_is_answered_however_often_rights_change_meanwhile(
             assert moves >= 5, path
 
 
+def test_a_read_before_a_write_needs_one_connection_however_often_rights_change(
+    make_client: Callable[..., Client], admin_token: str, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client(database_pool_size=1).bearing(admin_token)
+    fetch = Reader.fetch
+    moves = 0
+    with psycopg.connect(dsn, autocommit=True) as connection:
+
+        def spy(reader: Reader, text: str, *values: Any, **more: Any) -> Any:
+            nonlocal moves
+            moves += connection.execute(MOVE_RIGHTS).rowcount
+            return fetch(reader, text, *values, **more)
+
+        monkeypatch.setattr(Reader, "fetch", spy)
+        assert client.post("/collections", TABLE).status == 200
+    assert moves >= 5
+
+
 def test_a_changed_flow_is_in_force_with_the_next_call_and_event_of_every_process(
     api: Client, other: Client
 ) -> None:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.active_flows import make_flow, step
 from tests.client import Client
 from tests.members import member_of, new_role
 from tests.things import Stage
@@ -105,3 +106,17 @@ def test_nobody_else_has_anything_hashed(stage: Stage, anonymous: Client) -> Non
         assert client.post(GENERATE, {"string": "a"}).codes == [code]
         assert client.post(VERIFY, {"string": "a", "hash": "a"}).codes == [code]
         assert client.get(RANDOM).codes == [code]
+
+
+@pytest.mark.usefixtures("flows_of_the_test")
+def test_values_that_are_hashed_count_once_where_related_items_pass_flows(
+    stage: Stage, admin: Client
+) -> None:
+    options = {"type": "filter", "scope": ["users.create"]}
+    make_flow(admin, "event", options, [step("all", "transform", {"json": "{{$trigger.payload}}"})])
+    users = [{"email": f"{number}@there.example", "password": "a-word"} for number in range(60)]
+    answer = admin.post("/roles", {"name": "Many", "users": users})
+    assert answer.status == 200, answer.text
+    assert stage.anonymous.login("59@there.example", "a-word")
+    users = [{"email": f"m{number}@there.example", "password": "b"} for number in range(101)]
+    assert admin.post("/roles", {"name": "More", "users": users}).codes == ["INVALID_PAYLOAD"]

@@ -409,3 +409,25 @@ def test_items_are_imported_by_the_structure_of_now(
     assert post_file(other, "name\na\n").data["created"] == 1
     assert things.api.post(f"/fields/{things.name}", field("fresh", "integer")).status == 200
     assert post_file(other, "name,fresh\nb,1\n").data["created"] == 1
+
+
+def test_values_that_are_hashed_count_once_however_often_their_rows_are_tried(
+    stage: Stage,
+) -> None:
+    unique = field("name", "string", is_unique=True)
+    things = stage.empty_table(unique, field("secret", "hash"))
+    things.add({"name": "n30"})
+    rows = [{"name": f"n{number}", "secret": "s"} for number in range(60)]
+    answer = post_file(things, json.dumps(rows), form="json")
+    assert [(error["code"], error["value"]) for error in answer.errors] == [
+        ("RECORD_NOT_UNIQUE", "n30")
+    ]
+    rows[30]["name"] = "another"
+    assert post_file(things, json.dumps(rows), form="json").data == {"created": 60, "updated": 0}
+    sql = f"SELECT array_agg(secret) FILTER (WHERE secret <> '') FROM {things.name}"
+    passwords = things.api.app.store.passwords
+    assert [passwords.verifies(stored, "s") for stored in stage.value(sql)] == [True] * 60
+    too_many = [{"name": f"m{number}", "secret": "s"} for number in range(101)]
+    answer = post_file(things, json.dumps(too_many), form="json")
+    assert (answer.status, len(answer.errors)) == (400, 1)
+    assert "100 values" in answer.errors[0]["reason"]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from cms.http.requests.request import Request
+from tests.active_flows import make_flow, step
 from tests.client import Client
 
 
@@ -63,6 +64,44 @@ def test_a_request_that_is_refused_or_tells_no_caller_leaves_nothing_either(
     client.send(method, path, body, **headers)
     with garbage() as found:
         assert client.send(method, path, body, **headers).status == status
+    assert not requests_in(found)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/items/names/99", None, 404),
+        ("POST", "/items/names", {"name": "taken"}, 400),
+        ("POST", "/items/names", {"other": 1}, 400),
+        ("PATCH", "/items/names/99", {"name": "b"}, 404),
+        ("PATCH", "/items/names/1", {"id": "x"}, 400),
+        ("PATCH", "/items/names", {"query": {}, "data": {"name": "taken"}}, 400),
+        ("DELETE", "/items/names/99", None, 404),
+        ("POST", "/folders", {"name": "a", "parent": "7a5c0b52-0000-4000-8000-000000000000"}, 400),
+        ("POST", "/collections", {"collection": "names"}, 400),
+        ("POST", "/utils/import/names", [{"name": "taken"}], 400),
+        ("POST", "/utils/import/names", [], 200),
+    ],
+)
+def test_a_call_that_its_attempt_refuses_leaves_nothing_either(
+    api: Client, method: str, path: str, body: object, status: int
+) -> None:
+    unique = {"field": "name", "type": "string", "schema": {"is_unique": True}}
+    api.post("/collections", {"collection": "names", "schema": {}, "fields": [unique]})
+    api.post("/items/names", [{"name": "taken"}, {"name": "free"}])
+    headers = {"Content-Type": "application/json"}
+    api.send(method, path, body, **headers)
+    with garbage() as found:
+        assert api.send(method, path, body, **headers).status == status
+    assert not requests_in(found)
+
+
+def test_a_call_of_a_flow_that_rejects_leaves_nothing_either(api: Client) -> None:
+    steps = [step("no", "throw-error", {"code": "NO", "status": 409})]
+    path = f"/flows/trigger/{make_flow(api, 'webhook', {}, steps)}"
+    assert api.get(path).status == 409
+    with garbage() as found:
+        assert api.get(path).status == 409
     assert not requests_in(found)
 
 

@@ -8,6 +8,8 @@ from uuid import uuid4
 
 import pytest
 
+from cms.errors import unavailable
+from cms.files import media_library
 from tests.files.forms import FileService
 from tests.members import may, member
 
@@ -222,3 +224,21 @@ def test_readers_see_the_files_of_their_rule_and_change_none(files: FileService)
         assert reader.patch(f"/files/{seen['id']}", body).status == 403 or "filename_disk" in body
     assert reader.delete("/files", [seen["id"]]).status == 403
     assert files.stage.anonymous.get("/files").status == 403
+
+
+def test_a_change_is_answered_as_made_where_its_contents_cannot_be_removed(
+    files: FileService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(fetch: object) -> bool:
+        raise unavailable("database", "It does not answer")
+
+    before = files.contents()
+    file = files.add(b"old")
+    monkeypatch.setattr(media_library, "are_kept", unknown)
+    answer = files.send("PATCH", f"/files/{file['id']}", ("file", b"new", "b.txt"))
+    assert (answer.status, answer.data["filename_download"]) == (200, "b.txt")
+    assert files.admin.get(f"/assets/{file['id']}").text == "new"
+    assert files.admin.delete(f"/files/{file['id']}").status == 204
+    assert files.admin.get(f"/files/{file['id']}").status == 404
+    left = [content for path, content in files.contents().items() if path not in before]
+    assert sorted(left) == [b"new", b"old"]

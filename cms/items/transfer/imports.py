@@ -23,6 +23,7 @@ from cms.database.connections import single_value
 from cms.database.error_mapping import Conflict, Stale
 from cms.errors import STATUS, Problem, Refused
 from cms.fragment import Fragment
+from cms.hashing.passwords import TooManyHashes, hashing_again
 from cms.items.transfer.header import source_columns
 from cms.items.transfer.import_problems import ImportProblems, refusal_at
 from cms.items.transfer.prefetch import Prefetch
@@ -166,6 +167,8 @@ class _Import:
     def _parse_batch(self, rows: list[SourceRow]) -> Batch:
         try:
             return Batch(rows, self._parse(_readable(rows)))
+        except TooManyHashes:
+            raise
         except Refused:
             # Raised here, it would hide the problems of the batch that is being written.
             # `_write_rows` parses the batch again and meets the refusal in its turn.
@@ -175,11 +178,19 @@ class _Import:
         items = [row.item for row in rows]
         return parse_payload(self._call, items, Expects.ANY)
 
+    def _parse_again(self, rows: Sequence[SourceRow]) -> ParsedPayload:
+        """Parse rows of a batch that was refused before."""
+        # With a problem nothing of the file is written, so that its values need no true hashes.
+        with hashing_again(in_vain=self._problems.total > 0):
+            return self._parse(rows)
+
     def _write_rows(self, rows: Sequence[SourceRow], parsed: ParsedPayload | None = None) -> None:
         try:
             with self._executor.transaction.savepoint():
                 # Without `parsed` the rows are part of a batch, or parsing refused them before.
-                self._write(parsed or self._parse(rows))
+                self._write(parsed or self._parse_again(rows))
+        except TooManyHashes:
+            raise
         except Refused as refused:
             if refused.is_unavailable:
                 raise

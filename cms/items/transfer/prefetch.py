@@ -38,4 +38,8 @@ class Prefetch(Generic[T]):
         if self._ready:
             return self._ready.pop()
         assert self._error
-        raise self._error
+        try:
+            raise self._error
+        finally:
+            # Its traceback has this frame, and so this object: they would keep each other.
+            self._error = None

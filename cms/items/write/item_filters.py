@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from cms.errors import Refused
+from cms.hashing.passwords import hashing_again
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.parse.payload_parser import PayloadParser
 from cms.items.write.stages.parsed import ParsedRow, ParsedSet
@@ -136,7 +137,8 @@ def filtered_set(
     if not items:
         return parsed
     # Checked as if the flows had sent the items: what they return may be invalid, too.
-    filtered = parser.parse_again(parsed, items)
+    with hashing_again(in_vain=False):
+        filtered = parser.parse_again(parsed, items)
     _refuse_other_keys(parser, filtered, stored)
     return filtered
 

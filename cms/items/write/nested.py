@@ -82,13 +82,18 @@ def _explaining_conflicts(store: Store) -> Iterator[None]:
     try:
         yield
     except Conflict as conflict:
-        explained = conflict.map_problems(partial(_explained, store))
-        # Still a `Conflict`: an import tries halves of its batch after one, but after no other
-        # refusal that names its rows.
-        (problem,) = explained.problems
-        refusal = Conflict(problem, conflict.value, server_text=conflict.server_text)
-        refusal.inquiry = explained.inquiry
-        raise refusal from conflict
+        # Not by a variable, in which this frame, part of its traceback, would refer to it.
+        raise _explained_conflict(store, conflict) from conflict
+
+
+def _explained_conflict(store: Store, conflict: Conflict) -> Conflict:
+    explained = conflict.map_problems(partial(_explained, store))
+    # Still a `Conflict`: an import tries halves of its batch after one, but after no other refusal
+    # that names its rows.
+    (problem,) = explained.problems
+    refusal = Conflict(problem, conflict.value, server_text=conflict.server_text)
+    refusal.inquiry = explained.inquiry
+    return refusal
 
 
 def _explained(store: Store, problem: Problem) -> Problem:
