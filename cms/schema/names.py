@@ -18,7 +18,10 @@ _ALIAS_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{MAX_NAME_BYTES - 1}}}")
 def invalid_name_reason(name: object) -> str | None:
     """Return why a new collection or field cannot have a name, or None."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        return f"a name has 1 to {MAX_NAME_BYTES} characters: a letter, then letters, digits and _"
+        return (
+            f"a name has 1 to {MAX_NAME_BYTES} characters: a letter from a to z or A to Z, "
+            "then such letters, digits and _"
+        )
     return None
 
 

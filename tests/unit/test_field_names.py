@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cms.schema.field_names import DottedName, FieldName, dotted_name, parse_name
+from cms.schema.names import invalid_name_reason
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,10 @@ def test_a_function_stays_with_both_parts_of_a_path() -> None:
     dotted = dotted_name(parse_name("year(author.born)"), {"author"}.__contains__)
     assert dotted == DottedName(FieldName("author", "year"), ("born",))
     assert dotted.rest == FieldName("born", "year")
+
+
+def test_a_name_that_is_refused_is_told_which_letters_it_may_have() -> None:
+    assert invalid_name_reason("groesse") is None
+    reason = invalid_name_reason("größe")
+    assert reason is not None
+    assert "from a to z" in reason
