@@ -41,7 +41,7 @@ class TableWait:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._seconds = database.statement_timeout.total_seconds()
-        self._deadline = time.monotonic() + self._seconds
+        self._seconds_left = self._seconds
         self._awaited: _AwaitedTable | None = None
         self._has_ended_vacuum = False
 
@@ -68,8 +68,10 @@ class TableWait:
 
         Raises `Refused` SERVICE_UNAVAILABLE when the time is over.
         """
-        while time.monotonic() < self._deadline:
+        # What an attempt does before it needs the table does not count.
+        while self._seconds_left > 0:
             time.sleep(PAUSE_SECONDS)
+            self._seconds_left -= PAUSE_SECONDS
             if not self._is_used():
                 return
         if self._awaited is None:

@@ -111,6 +111,7 @@ def rename_field(
     new_name = str(name)
     if new_name in owner.fields:
         raise Refused(duplicate_name_problem(new_name))
+    metadata.rename_in_revisions(transaction, owner.name, field.name, new_name)
     if field.column:
         require_table(owner, "columns")
         interrupt_builds(transaction, owner.name)

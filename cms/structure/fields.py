@@ -198,6 +198,9 @@ def remove(
     # An alias has nothing to drop.
     if field.column:
         require_table(owner, "columns")
+        # Before the table is locked, as a long history takes long; and again, for what is written
+        # meanwhile.
+        metadata.delete_from_revisions(transaction, collection, name)
         give_up_index(transaction, field)
         transaction.execute_ddl(ddl.drop_column(collection, name))
     # By the catalogue as it was: stored rules still name the field.

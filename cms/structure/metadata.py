@@ -226,6 +226,12 @@ def rename_field_records(
         "rename_field_in_permissions",
     ):
         transaction.execute(statement(statement_name), (collection, before, after))
-    # Values of that column are none of the renamed field.
+    # Those that were written since `rename_in_revisions`.
+    _change_in_revisions(transaction, collection, before, after)
+
+
+def rename_in_revisions(transaction: Transaction, collection: str, before: str, after: str) -> None:
+    """Rename a field in revisions, before its table is locked: a long history takes long."""
+    # Values of a former column of the new name are none of the renamed field.
     delete_from_revisions(transaction, collection, after)
     _change_in_revisions(transaction, collection, before, after)

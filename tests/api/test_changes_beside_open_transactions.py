@@ -17,6 +17,7 @@ from cms.database.statements import statement
 from cms.store import table_wait
 from cms.store.table_wait import TableWait
 from tests.client import Answer, Client
+from tests.statements import counted
 
 pytestmark = pytest.mark.release
 
@@ -148,3 +149,30 @@ def test_a_change_ends_an_autovacuum_of_its_table(api: Client, dsn: str) -> None
         assert session.execute("SHOW lock_timeout").fetchone() == ("1200ms",)
         session.execute(limit, (0.2, False))
         assert session.execute("SHOW lock_timeout").fetchone() == ("200ms",)
+
+
+@pytest.mark.parametrize(
+    ("change", "ddl"),
+    [
+        (lambda api: api.patch("/fields/things/a", {"field": "b"}), "RENAME COLUMN"),
+        (lambda api: api.delete("/fields/things/a"), "DROP COLUMN"),
+    ],
+)
+def test_a_history_is_rewritten_before_its_table_is_locked(
+    api: Client, dsn: str, monkeypatch: pytest.MonkeyPatch, change: Change, ddl: str
+) -> None:
+    """Others use the table while a long one is; what they write meanwhile is rewritten after it."""
+    with counted(monkeypatch) as seen:
+        assert change(api).status in (200, 204)
+    steps = [ddl if ddl in text else text for text in seen]
+    rewriting = statement("change_field_in_revisions")
+    locked = steps.index(ddl)
+    assert rewriting in steps[:locked]
+    assert rewriting in steps[locked:]
+    with psycopg.connect(dsn) as other:
+        (names,) = other.execute(
+            "SELECT array_agg(DISTINCT name) FROM system_revisions, jsonb_object_keys(data::jsonb)"
+            " AS name WHERE collection = 'things'"
+        ).fetchone() or ((),)
+    assert "a" not in names
+    assert ("b" in names) == (ddl == "RENAME COLUMN")
