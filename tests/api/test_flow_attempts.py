@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from cms.config import Config
-from cms.flows import engine
 from cms.flows.operations import OPERATIONS
 from cms.flows.run import Rejected, Run
 from cms.flows.run_worker import RunWorker
@@ -20,10 +19,20 @@ from tests.client import Client
 from tests.things import Stage
 
 Failure = Callable[[int], Exception | None]
+Sleep = Callable[[Mapping[str, Any], Run], object]
 
 
 @pytest.fixture
-def fail_when(monkeypatch: pytest.MonkeyPatch) -> Callable[[Failure], None]:
+def sleep_as() -> Iterator[Callable[[Sleep], None]]:
+    """Lets the operation "sleep" do something else, also in flows that are made ready already."""
+    sleep = OPERATIONS["sleep"]
+    own = sleep.run
+    yield lambda operation: object.__setattr__(sleep, "run", operation)
+    object.__setattr__(sleep, "run", own)
+
+
+@pytest.fixture
+def fail_when(sleep_as: Callable[[Sleep], None]) -> Callable[[Failure], None]:
     """Let an operation fail at the attempts for which a function returns an error."""
 
     def set_failure(failure: Failure) -> None:
@@ -33,7 +42,7 @@ def fail_when(monkeypatch: pytest.MonkeyPatch) -> Callable[[Failure], None]:
                 raise error
             return "slept"
 
-        monkeypatch.setattr(engine, "OPERATIONS", {**OPERATIONS, "sleep": sleep})
+        sleep_as(sleep)
 
     return set_failure
 
@@ -204,12 +213,11 @@ def test_a_worker_that_has_lost_its_run_does_not_write_it(
     stage: Stage,
     admin: Client,
     settings: Config,
-    monkeypatch: pytest.MonkeyPatch,
+    sleep_as: Callable[[Sleep], None],
     finish: Callable[[Mapping[str, Any], Run], object],
 ) -> None:
     flow = queued(admin)
-    operation = stalled(stage, admin, flow, finish)
-    monkeypatch.setattr(engine, "OPERATIONS", {**OPERATIONS, "sleep": operation})
+    sleep_as(stalled(stage, admin, flow, finish))
     work(stage, settings)
     (run,) = runs(admin, flow)
     assert (run["state"], run["attempt"], run["result"]) == ("done", 2, "by the second")
@@ -219,7 +227,7 @@ def test_a_worker_that_has_lost_its_run_does_not_write_it(
 
 
 def test_a_worker_that_has_lost_its_run_does_not_delete_it(
-    stage: Stage, admin: Client, settings: Config, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, admin: Client, settings: Config, sleep_as: Callable[[Sleep], None]
 ) -> None:
     steps = [step("wait", "sleep", {"milliseconds": 0})]
     flow = make_flow(admin, "webhook", {"async": True}, steps, accountability=None)
@@ -231,7 +239,7 @@ def test_a_worker_that_has_lost_its_run_does_not_delete_it(
         stage.value(f"UPDATE system_flow_runs SET attempt = 2 WHERE id = {row} RETURNING id")
         return None
 
-    monkeypatch.setattr(engine, "OPERATIONS", {**OPERATIONS, "sleep": sleep})
+    sleep_as(sleep)
     work(stage, settings)
     assert [(run["state"], run["attempt"]) for run in runs(admin, flow)] == [("running", 2)]
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -93,6 +94,6 @@ def test_an_audit_fails_for_a_vulnerability_and_says_what_it_could_not_ask(
 def test_an_audit_without_a_network_passes_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
-    done = make("audit", f"PY={sys.executable}")
+    done = make("audit", f"PY={quote(sys.executable)}")
     assert done.returncode == 0, done.stdout
     assert "NOT AUDITED: the service cannot be reached" in done.stdout

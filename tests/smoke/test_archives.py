@@ -9,6 +9,7 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from shlex import quote
 
 import pytest
 import requests
@@ -31,7 +32,7 @@ def build(folder: Path, *, umask: int, file_time: int) -> dict[str, Path]:
     words = ("make", "--directory", folder, "--assume-old=.venv/.installed", "dist")
     before = os.umask(umask)
     try:
-        run(*words, f"PY={sys.executable}", SOURCE_DATE_EPOCH=DAY)
+        run(*words, f"PY={quote(sys.executable)}", SOURCE_DATE_EPOCH=DAY)
     finally:
         os.umask(before)
     return {path.name: path for path in (folder / "dist").iterdir()}

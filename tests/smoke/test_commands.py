@@ -288,7 +288,7 @@ def test_a_sound_installation_is_reported_as_such(ready: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "warning"),
     [
-        ("DATABASE_POOL_SIZE", "1000", "warning  connections: up to 2534 of "),
+        ("DATABASE_POOL_SIZE", "1000", "warning  connections: up to 2532 of "),
     ],
 )
 def test_what_could_go_wrong_is_a_warning(
