@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from cms.access.policy import Policy, is_covered
@@ -13,33 +15,24 @@ _FIELD_EXTENSIONS = {"field", "fields", "constraint", "rule", "value", "path"}
 """Extensions of a problem that may name fields or hold their values."""
 
 
-class redacted_problems:
-    """Removes from a refusal raised inside the names that this caller may not know.
+@contextmanager
+def redacted_problems(policy: Policy) -> Iterator[None]:
+    """Remove what a caller may not know from refusals that are raised inside: see `redacted`."""
+    try:
+        yield
+    except Refused as refused:
+        if policy.is_admin:
+            raise
+        raise redacted(refused, policy) from refused
+
+
+def redacted(refused: Refused, policy: Policy) -> Refused:
+    """Return a refusal without the names that a caller with this policy may not know.
 
     A failed rule of a hidden field, or a stored rule that is invalid, makes the whole refusal a
     FORBIDDEN. Any other problem loses the extensions that name hidden fields and collections or
     hold their values. Administrators get every refusal as it is.
-
-    A class, because a generator with `contextmanager` takes longer, and every write runs in it.
     """
-
-    __slots__ = ("_policy",)
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> None:
-        if isinstance(error, Refused) and not self._policy.is_admin:
-            raise redacted(error, self._policy) from error
-
-
-def redacted(refused: Refused, policy: Policy) -> Refused:
-    """Return a refusal as a caller with this policy may see it."""
     if policy.is_admin:
         return refused
     for problem in refused.problems:

@@ -152,10 +152,6 @@ class Store:
             with attempt as context:
                 require_admin(context.actor)
 
-    def adopt(self, snapshot: Snapshot) -> None:
-        """Go on with the structure that a change of it has left, once that is committed."""
-        self.snapshots.adopt(snapshot)
-
     def stored_answer(
         self, identity: Identity, idempotency: Idempotency | None
     ) -> StoredAnswer | None:

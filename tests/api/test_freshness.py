@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -287,49 +288,47 @@ def test_changes_of_rights_at_once_take_turns(
     assert not deadlocks
 
 
+@contextmanager
+def moving_rights(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Change rights before every statement of a reader; yield a number for each change."""
+    fetch = Reader.fetch
+    moves: list[int] = []
+    with psycopg.connect(dsn, autocommit=True) as connection:
+
+        def spy(reader: Reader, text: str, *values: Any, **more: Any) -> Any:
+            moves.append(connection.execute(MOVE_RIGHTS).rowcount)
+            return fetch(reader, text, *values, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Reader, "fetch", spy)
+            yield moves
+
+
 @pytest.mark.release
 def test_a_read_is_answered_however_often_rights_change_meanwhile(
     api: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.post("/collections", TABLE)
     api.post("/items/things", {"name": "a"})
-    fetch = Reader.fetch
-    moves = 0
-    with psycopg.connect(dsn, autocommit=True) as connection:
-
-        def spy(reader: Reader, text: str, *values: Any, **more: Any) -> Any:
-            nonlocal moves
-            moves += connection.execute(MOVE_RIGHTS).rowcount
-            return fetch(reader, text, *values, **more)
-
-        monkeypatch.setattr(Reader, "fetch", spy)
+    with moving_rights(dsn, monkeypatch) as moves:
         for path in (
             "/items/things?fields=name",
             "/items/things/1",
             "/collections/things",
             "/permissions/me",
         ):
-            moves = 0
+            moves.clear()
             assert (api.get(path).status, path) == (200, path)
-            assert moves >= 5, path
+            assert len(moves) >= 5, path
 
 
 def test_a_read_before_a_write_needs_one_connection_however_often_rights_change(
     make_client: Callable[..., Client], admin_token: str, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = make_client(database_pool_size=1).bearing(admin_token)
-    fetch = Reader.fetch
-    moves = 0
-    with psycopg.connect(dsn, autocommit=True) as connection:
-
-        def spy(reader: Reader, text: str, *values: Any, **more: Any) -> Any:
-            nonlocal moves
-            moves += connection.execute(MOVE_RIGHTS).rowcount
-            return fetch(reader, text, *values, **more)
-
-        monkeypatch.setattr(Reader, "fetch", spy)
+    with moving_rights(dsn, monkeypatch) as moves:
         assert client.post("/collections", TABLE).status == 200
-    assert moves >= 5
+    assert len(moves) >= 5
 
 
 def test_a_changed_flow_is_in_force_with_the_next_call_and_event_of_every_process(

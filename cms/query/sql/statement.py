@@ -70,6 +70,12 @@ class Statement:
         at = self._first_extra
         return Version._make(rows[0][at : at + 3])
 
+    def least_size(self, count: int) -> int:
+        """Return how many bytes so many items have at least, whatever their values are."""
+        keys = {path[0] for path in self.paths}
+        # `"key":0,` is the shortest part of an item.
+        return count * sum(len(key) + 5 for key in keys)
+
     def items(self, rows: Rows) -> list[dict[str, Any]]:
         """Return the rows as items, with nested parts as ready JSON."""
         if not rows or not self._has_items(rows):

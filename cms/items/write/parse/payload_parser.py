@@ -150,7 +150,7 @@ class PayloadParser:
             self.problems.add(problem, position)
         row = RowBuilder(item, parsed.values, position, expects, _fields_of(parsed.problems))
         # Items of the root are not merged, as each is answered. The same key twice is refused: for
-        # changes by plans.py, for new rows by the database.
+        # changes by item_writes.py, for new rows by the database.
         if builder.level:
             number = self._add_or_merge(builder, row, parsed)
         else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from cms.access.dependencies import Dependencies
 from cms.database.connections import Row, Transaction
 from cms.database.error_mapping import Conflict
-from cms.errors import not_found
+from cms.errors import answer_too_large, not_found
 from cms.fragment import Fragment
 from cms.items.read.portions import portions_of
 from cms.items.read.prepare import ReadRequest, prepare_read, statement_for
@@ -79,23 +79,24 @@ class Executor:
 
         Filter, sort and page of the query are for lists: here they would hide items.
         """
-        operator: str = "_in"
         operand: object = tuple(keys)
         if parsed.of_one_item:
-            operator = "_eq"
             (operand,) = keys
-        query = Query(
-            picks=parsed.query.picks,
-            deep=parsed.query.deep,
-            checked_only=parsed.query.checked_only,
-            # The keys are the last literal.
-            key_test=OperatorTest(operator, (Slot(len(parsed.literals)),)),
-        )
         literals = (*parsed.literals, operand)
         by_key = self.read_by_key(
-            collection, query, literals, row_count=len(keys), of_one_item=parsed.of_one_item
+            collection,
+            _answer_query(parsed),
+            literals,
+            row_count=len(keys),
+            of_one_item=parsed.of_one_item,
         )
         return [by_key[key] for key in keys if key in by_key]
+
+    def require_possible_answer(self, collection: str, parsed: ParsedQuery, count: int) -> None:
+        """Raise `Refused` where `read_answer` of so many items is too large whatever they hold."""
+        statement = statement_for(self.store, self.context, collection, _answer_query(parsed))
+        if statement.least_size(count) > self.store.max_answer_size:
+            raise answer_too_large(self.store.max_answer_size)
 
     def readable_keys(self, collection: str, keys: Sequence[str]) -> frozenset[str]:
         """Return those keys whose items the caller can read."""
@@ -185,6 +186,17 @@ class Executor:
         else:
             dependencies.collections[collection.name] = collection
         return dependencies
+
+
+def _answer_query(parsed: ParsedQuery) -> Query:
+    """Return the query of the items of keys, which are its last literal, shaped by another one."""
+    operator = "_eq" if parsed.of_one_item else "_in"
+    return Query(
+        picks=parsed.query.picks,
+        deep=parsed.query.deep,
+        checked_only=parsed.query.checked_only,
+        key_test=OperatorTest(operator, (Slot(len(parsed.literals)),)),
+    )
 
 
 def fetch_unlimited(
