@@ -10,8 +10,8 @@ from cms.access.dependencies import Dependencies
 from cms.access.guarded_rules import UNRESTRICTED, GuardedGrant, GuardedRule, any_of
 from cms.access.policy import Policy
 from cms.query.plan.read_plan import VisibleMembers
-from cms.schema.field_names import FieldName
 from cms.schema.model import Catalogue, Collection
+from cms.schema.names import FieldName
 
 
 @dataclass(frozen=True, slots=True)

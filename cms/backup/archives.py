@@ -10,7 +10,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from cms.backup.error import BackupError
+from cms.backup import BackupError
 from cms.config import Config
 from cms.config.locations import Location
 from cms.errors import Refused

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cms.backup.error import BackupError, DamagedArchive
+from cms.backup import BackupError, DamagedArchive
 
 FORMAT = 1
 

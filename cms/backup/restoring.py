@@ -9,10 +9,19 @@ from datetime import timedelta
 from itertools import chain, groupby
 from uuid import UUID
 
+from cms.backup import BackupError, DamagedArchive, Watcher
 from cms.backup.archive_format import Member, unpacked
 from cms.backup.archives import Archive
-from cms.backup.checking import check_archive, content_of, missing_extensions
-from cms.backup.error import BackupError, DamagedArchive
+from cms.backup.checking import (
+    believing_head,
+    check_archive,
+    content_bytes,
+    content_of,
+    head_of,
+    missing_extensions,
+    verified,
+    watched,
+)
 from cms.backup.manifest import (
     AFTER,
     BEFORE,
@@ -30,9 +39,7 @@ from cms.backup.manifest import (
     read_sequences,
     read_summary,
 )
-from cms.backup.progress import Watcher
 from cms.backup.structure_dump import for_server
-from cms.backup.verifying import believing_head, content_bytes, head_of, verified, watched
 from cms.database import bulk
 from cms.database.bulk import TableInSchema
 from cms.database.connections import Transaction

@@ -18,8 +18,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TextIO
 
+from cms.backup import BackupError, Watcher
 from cms.backup.archive_format import Member, json_member, member_of
-from cms.backup.error import BackupError
 from cms.backup.manifest import (
     AFTER,
     BEFORE,
@@ -35,7 +35,6 @@ from cms.backup.manifest import (
     Summary,
     Table,
 )
-from cms.backup.progress import Watcher
 from cms.backup.structure_dump import StructureChanges, dump_structure
 from cms.database.bulk import (
     Missing,

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from cms.config.driver_options import missing_options, named_settings
-from cms.config.provider_setting_types import (
+from cms.config.driver_options import (
     ATTRIBUTE,
     CERTIFICATES,
     DIRECTORY,
@@ -20,6 +19,8 @@ from cms.config.provider_setting_types import (
     ROLES,
     SCOPE,
     URL,
+    missing_options,
+    named_settings,
 )
 from cms.config.settings import ADDRESSES, BOOLEAN, TEXT, Setting, choice, mask_all
 

@@ -14,11 +14,11 @@ from psycopg import sql
 from psycopg_pool import ConnectionPool
 
 from cms.config import Config, ConfigError
-from cms.database.allowance import Allowance
+from cms.database.allowance import Allowance, Stopwatch
 from cms.database.background_threads import BackgroundThreads
-from cms.database.borrowing import borrow
 from cms.database.error_mapping import mapped_errors
 from cms.database.own_schema import schema_of
+from cms.database.pools import borrow
 from cms.database.reader import Reader
 from cms.database.session_setup import (
     CONNECTION_ARGUMENTS,
@@ -28,7 +28,6 @@ from cms.database.session_setup import (
 )
 from cms.database.statement_meter import StatementMeter
 from cms.database.statements import statement
-from cms.database.stopwatch import Stopwatch
 from cms.database.wire import Chunking, Connection, Epochs
 from cms.database.wire import Row as Row
 from cms.errors import unavailable

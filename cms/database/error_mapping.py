@@ -12,14 +12,16 @@ import psycopg
 from psycopg import errors as pg
 from psycopg_pool import PoolTimeout
 
-from cms.database.project_refusals import is_of_project, is_within_function, refusal_of_function
 from cms.database.server_refusals import (
     full,
+    is_of_project,
+    is_within_function,
     locked_too_long,
     no_connection,
     not_permitted,
     primary_message,
     read_only,
+    refusal_of_function,
     short_of_resources,
     too_slow,
     unreachable,

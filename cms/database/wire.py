@@ -21,10 +21,10 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from cms import jsontext
 from cms.database.statement_meter import StatementMeter
-from cms.database.text_parameters import parameter_texts
 from cms.errors import Refused, answer_too_large
 from cms.processes.memory import note_memory_use
 from cms.processes.polled_descriptor import PolledDescriptor
+from cms.query.sql.arrays import array
 
 MAX_PREPARED_STATEMENTS = 500
 """For each connection."""
@@ -402,3 +402,33 @@ def _set_chunk_rows(pgconn: PGconn, rows: int) -> None:
         pgconn.set_chunked_rows_mode(rows)
     else:
         pgconn.set_single_row_mode()
+
+
+def parameter_texts(values: Sequence[object]) -> list[Any]:
+    """Return the parameters of a statement as PostgreSQL's input functions read them."""
+    # Nearly all are texts: they are encoded here, without a call for each.
+    return [value.encode() if type(value) is str else _text(value) for value in values]
+
+
+def _text(value: object) -> bytes | None:
+    """Return one parameter; every statement casts its own."""
+    match value:
+        case None:
+            return None
+        case str():
+            return value.encode()
+        # Before int: to Python they are numbers, too.
+        case True:
+            return b"true"
+        case False:
+            return b"false"
+        case int():
+            return b"%d" % value
+        case bytes():
+            return b"\\x" + value.hex().encode()
+        case list() | tuple():
+            # The elements as text, too: the statement casts the whole array.
+            texts = [None if item is None else str(item) for item in value]
+            return array(texts).encode()
+        case _:
+            return str(value).encode()

@@ -11,7 +11,7 @@ from types import MappingProxyType, TracebackType
 
 import psycopg
 
-from cms.embedded import file_locks, postgres_server
+from cms.embedded import EmbeddedError, file_locks, postgres_server
 from cms.embedded.binaries import find_binaries, make_runnable
 from cms.embedded.cluster import data_version, initialise
 from cms.embedded.data_folder import (
@@ -20,8 +20,7 @@ from cms.embedded.data_folder import (
     existing_folder,
     fallback_folder,
 )
-from cms.embedded.error import EmbeddedError
-from cms.embedded.postmaster import read_postmaster
+from cms.embedded.postgres_server import read_postmaster
 
 DATABASE = "cms"
 

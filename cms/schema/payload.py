@@ -6,6 +6,7 @@ cms/items/write/parse/payload_parser.py.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType, NoneType
@@ -14,11 +15,10 @@ from typing import cast
 from cms.digits import TooManyDigits
 from cms.errors import Problem, abbreviated, forbidden
 from cms.hashing import passwords
-from cms.schema.array_columns import parse_list
-from cms.schema.bounds import bounded
-from cms.schema.model import Collection, Field
+from cms.schema.model import Collection, Column, Field
 from cms.schema.reasons import NO_OBJECT, NO_SUCH_FIELD, not_one_of
-from cms.schema.types.field_type import OutOfRange, Parse, TooLong
+from cms.schema.types import type_of_base_type
+from cms.schema.types.field_type import OutOfRange, Parse, RangeTest, TooLong
 from cms.schema.types.structures import JSON
 from cms.schema.types.texts import BITS, CSV, bits_parser
 from cms.text_shapes import MASK
@@ -338,3 +338,70 @@ _CODES = (
     (TooManyDigits, "VALUE_OUT_OF_RANGE"),
     (TooLong, "VALUE_TOO_LONG"),
 )
+
+
+# `character varying(20)[]`, as format_type() of PostgreSQL prints it.
+_LENGTH_OF_ELEMENTS = re.compile(r"character(?: varying)?\((\d+)\)\[")
+
+
+def parse_list(column: Column) -> Parse:
+    """Return a function that prints a list as PostgreSQL's text of an array.
+
+    The function raises ValueError with a reason for a value that the column does not take.
+    """
+    parse_element = _element_parser(column)
+
+    def parse(value: object) -> str:
+        if not isinstance(value, list):
+            raise ValueError("it must be a list")
+        return _print_list(value, parse_element)
+
+    return parse
+
+
+def _element_parser(column: Column) -> Parse:
+    """Return a function that parses one element as a column of the element's type would take it."""
+    element_type = type_of_base_type(str(column.element))
+    max_length = None
+    length = _LENGTH_OF_ELEMENTS.match(column.data_type)
+    if length:
+        max_length = int(length[1])
+    # Without precision and scale: the catalogue has them of columns only, and not of elements.
+    in_range = element_type.range_test(None, None)
+    return bounded(element_type.parse, max_length, in_range, subject="an element")
+
+
+def _print_list(items: list[object], parse_element: Parse) -> str:
+    return "{" + ",".join(_print_element(item, parse_element) for item in items) + "}"
+
+
+def _print_element(item: object, parse_element: Parse) -> str:
+    """Print an element; a list among the elements is a further dimension."""
+    if item is None:
+        return "NULL"
+    # PostgreSQL would drop a dimension that holds nothing, and so change the value.
+    if item == []:
+        raise ValueError("a list in it must not be empty")
+    if isinstance(item, list):
+        return _print_list(item, parse_element)
+    text = parse_element(item).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def bounded(
+    parse: Parse, max_length: int | None, in_range: RangeTest | None, *, subject: str = "it"
+) -> Parse:
+    """Return a parser that takes no text longer than `max_length`, and no value out of range."""
+    if not max_length and not in_range:
+        return parse
+
+    # Characters, not bytes: so PostgreSQL counts the length of varchar(n).
+    def parse_bounded(value: object) -> str:
+        text = parse(value)
+        if max_length and len(text) > max_length:
+            raise TooLong(f"{subject} takes at most {max_length} characters")
+        if in_range and not in_range(text):
+            raise OutOfRange(subject)
+        return text
+
+    return parse_bounded

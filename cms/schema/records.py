@@ -8,8 +8,8 @@ from dataclasses import replace
 from cms.schema.defaults import default_of
 from cms.schema.meta_settings import COLLECTION_META, FIELD_META
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
-from cms.schema.system import is_system
-from cms.schema.system_forms import form_of
+from cms.schema.system import FILES, FOLDERS, USERS, is_system, system_table
+from cms.schema.types import ALIAS
 from cms.schema.types.texts import STRING, TEXT
 
 Record = dict[str, object]
@@ -106,7 +106,7 @@ def _field_meta(field: Field) -> Record | None:
     # An app must be offered the choices of an enum, whether the field has a record or not.
     if field.meta is None and not is_of_system and not field.choices:
         return None
-    form = form_of(field) if is_of_system else {}
+    form = _form_of(field) if is_of_system else {}
     meta = {**form, **(field.meta or {}), **_choice_options(field)}
     record: Record = {
         "id": meta.get("id"),
@@ -230,3 +230,61 @@ def _constraint_record(relation: Relation) -> Record | None:
 def related(catalogue: Catalogue, collection: str, field: str) -> Relation | None:
     """Return the relation that a field belongs to, on either side."""
     return catalogue.by_many.get((collection, field)) or catalogue.by_one.get((collection, field))
+
+
+_INTERFACES_BY_NAME = {
+    "icon": "select-icon",
+    "color": "select-color",
+    "project_color": "select-color",
+    "description": "input-multiline",
+    "note": "input-multiline",
+    "comment": "input-multiline",
+    "message": "input-multiline",
+    "public_note": "input-multiline",
+    "language": "system-language",
+    "default_language": "system-language",
+    "custom_css": "input-code",
+    "password": "input-hash",
+    "token": "system-token",
+    "tags": "tags",
+}
+_INTERFACES_BY_TARGET = {USERS: "user", FILES: "file", FOLDERS: "system-folder"}
+_INTERFACES_BY_TYPE = {
+    "alias": "list-o2m",
+    "boolean": "boolean",
+    "timestamp": "datetime",
+    "json": "input-code",
+}
+_CODE_LANGUAGES = {"custom_css": "css"}
+_HIDDEN_FIELDS = frozenset({"last_page"})
+
+
+def _form_of(field: Field) -> dict[str, object]:
+    """Return `interface`, `options` and `hidden` of a field of a system collection."""
+    is_key = field.column is not None and field.column.is_primary_key
+    interface = _interface_of(field)
+    options: dict[str, object] | None = None
+    if interface == "select-dropdown":
+        words = system_table(field.collection).choices[field.name].words
+        options = {"choices": [{"text": word.capitalize(), "value": word} for word in words]}
+    elif interface == "input-code":
+        options = {"language": _CODE_LANGUAGES.get(field.name, "json")}
+    return {
+        "interface": interface,
+        "options": options,
+        "hidden": is_key or field.name in _HIDDEN_FIELDS,
+    }
+
+
+def _interface_of(field: Field) -> str:
+    table = system_table(field.collection)
+    if field.name in table.choices:
+        return "select-dropdown"
+    target = table.references.get(field.name)
+    if field.column is not None and field.column.foreign_table is not None:
+        target = field.column.foreign_table
+    if target is not None:
+        return _INTERFACES_BY_TARGET.get(target, "select-dropdown-m2o")
+    if field.type is not ALIAS and field.name in _INTERFACES_BY_NAME:
+        return _INTERFACES_BY_NAME[field.name]
+    return _INTERFACES_BY_TYPE.get(field.type.name, "input")

@@ -399,3 +399,24 @@ def event_name(collection: str, verb: str) -> str:
     if not is_system(collection):
         return f"items.{verb}"
     return f"{collection.removeprefix(SYSTEM_PREFIX)}.{verb}"
+
+
+SERVER_OWNED = frozenset(
+    {
+        "filename_disk",
+        "filesize",
+        "type",
+        "width",
+        "height",
+        "charset",
+        "metadata",
+        "uploaded_by",
+        "uploaded_on",
+        "modified_by",
+        "modified_on",
+    }
+)
+"""Fields that clients cannot set."""
+
+CREATE_ONLY = frozenset({"id", "storage"})
+"""Fields that clients can set only when they create a file."""

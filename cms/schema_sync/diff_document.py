@@ -11,8 +11,8 @@ from cms.schema.meta_settings import setting_problem, setting_value_problem, unk
 from cms.schema.reasons import NO_ARRAY, NO_OBJECT, not_one_of
 from cms.schema.records import Record
 from cms.schema.system import is_system
+from cms.schema_sync.comparison import ChangeKind, Path
 from cms.schema_sync.content import TABLES
-from cms.schema_sync.differences import ChangeKind, Path
 from cms.schema_sync.document import (
     RENAMED_FROM,
     Rename,

@@ -12,8 +12,12 @@ from functools import partial
 from cms.errors import Refused, abbreviated
 from cms.mappings import without
 from cms.query.rules.field_conditions import RULE_SETTINGS, require_valid_rules
-from cms.schema.definitions import FieldDefinition, special_inconsistencies, with_implied_specials
-from cms.schema.field_spellings import in_our_words
+from cms.schema.definitions import (
+    FieldDefinition,
+    in_our_words,
+    special_inconsistencies,
+    with_implied_specials,
+)
 from cms.schema.meta_settings import (
     COLLECTION_META,
     COLLECTION_SCHEMA,

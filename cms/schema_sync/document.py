@@ -15,7 +15,7 @@ from cms.errors import (
     invalid_payload,
 )
 from cms.mappings import without
-from cms.schema.field_spellings import in_our_words
+from cms.schema.definitions import in_our_words
 from cms.schema.meta_settings import (
     COLLECTION_META,
     COLLECTION_SCHEMA,

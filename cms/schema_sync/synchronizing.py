@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from cms.database.connections import Transaction
 from cms.errors import invalid_payload
+from cms.schema.meta_settings import NAMING_SETTINGS
+from cms.schema.model import Catalogue
 from cms.schema.records import Record
+from cms.schema.references import FieldChange
 from cms.schema.system import COLLECTIONS as COLLECTION_RECORDS
 from cms.schema.system import FIELDS as FIELD_RECORDS
 from cms.schema.system import RELATIONS as RELATION_RECORDS
@@ -16,11 +20,9 @@ from cms.schema_sync.content import read_content
 from cms.schema_sync.content_writing import ContentWriter, write_content
 from cms.schema_sync.diff_document import Diff, edited
 from cms.schema_sync.document import Document, Rename, require_writable
-from cms.schema_sync.feasibility import require_possible
-from cms.schema_sync.losses import require_no_content_loss
-from cms.schema_sync.renames import due_renames, with_renames
+from cms.schema_sync.feasibility import require_no_content_loss, require_possible
 from cms.schema_sync.schema_snapshot import SchemaSnapshot, snapshot_of, with_content
-from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName
+from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName, by_name
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo, Identity
@@ -28,6 +30,7 @@ from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.store.write_attempts import StructureChange, require_admin
 from cms.structure.record_changes import RecordKey
+from cms.structure.stored_references import STORED_REFERENCES
 from cms.structure.structure_history import (
     NamedRecord,
     recording,
@@ -178,3 +181,84 @@ def _named_records(diffs: Iterable[RecordDiff], renames: Iterable[Rename]) -> li
         record_key = RecordKey(FIELD_RECORDS, rename.collection, rename.after)
         named[record_key] = NamedRecord(record_key, rename.before)
     return list(named.values())
+
+
+_REFERENCES = {COLLECTIONS: COLLECTION_RECORDS, FIELDS: FIELD_RECORDS}
+"""The tables of the sections whose settings hold rules, paths and templates."""
+
+_FIELD_NAMES = {
+    COLLECTIONS: NAMING_SETTINGS[COLLECTION_RECORDS],
+    FIELDS: NAMING_SETTINGS[FIELD_RECORDS],
+    RELATIONS: NAMING_SETTINGS[RELATION_RECORDS],
+}
+"""The settings that name a field of the record's own collection."""
+
+
+def due_renames(snapshot: SchemaSnapshot, renames: Iterable[Rename]) -> list[Rename]:
+    """Return the renames that a structure lacks, in an order in which each new name is free.
+
+    One whose former name is gone, or whose new name is there, was done before.
+    """
+    names = set(snapshot.sections[FIELDS])
+    due: list[Rename] = []
+    waiting = sorted(renames)
+    # A rename frees a name that another one may need: `b` to `c` has to come before `a` to `b`.
+    while True:
+        possible = filter(partial(_is_possible, names=names), waiting)
+        rename = next(possible, None)
+        if rename is None:
+            return due
+        waiting.remove(rename)
+        names.remove((rename.collection, rename.before))
+        due.append(rename)
+
+
+def _is_possible(rename: Rename, *, names: set[RecordName]) -> bool:
+    collection, before, after = rename
+    return (collection, before) in names and (collection, after) not in names
+
+
+def with_renames(
+    snapshot: SchemaSnapshot, renames: Iterable[Rename], catalogue: Catalogue
+) -> SchemaSnapshot:
+    """Return the snapshot of a structure as it is after renames, in their order."""
+    for rename in renames:
+        change = FieldChange(catalogue, rename.collection, rename.before, rename.after)
+        sections = dict(snapshot.sections)
+        for section, records in snapshot.structure.sections.items():
+            renamed = [_renamed(section, record, change) for record in records.values()]
+            sections[section] = by_name(section, renamed)
+        snapshot = SchemaSnapshot(sections)
+    return snapshot
+
+
+def _renamed(section: str, record: Record, change: FieldChange) -> Record:
+    result = dict(record)
+    if change.concerns(str(record["collection"]), str(record.get("field"))):
+        result["field"] = change.after
+    meta = record["meta"]
+    if isinstance(meta, Mapping):
+        result["meta"] = _renamed_in_meta(section, record, meta, change)
+    return result
+
+
+def _renamed_in_meta(
+    section: str, record: Record, meta: Mapping[str, object], change: FieldChange
+) -> Record:
+    result = dict(meta)
+    collection = str(record["collection"])
+    for key in _FIELD_NAMES[section]:
+        if change.concerns(collection, str(meta[key])):
+            result[key] = change.after
+    for reference in STORED_REFERENCES:
+        if reference.table == _REFERENCES.get(section):
+            key = reference.column
+            field = record.get("field")
+            described_field = field if isinstance(field, str) else None
+            result[key] = reference.applied(meta[key], collection, described_field, change)
+    # The list at the other side of a relation is a field there.
+    if section == RELATIONS and change.concerns(
+        str(record["related_collection"]), str(meta["one_field"])
+    ):
+        result["one_field"] = change.after
+    return result

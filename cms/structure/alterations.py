@@ -13,10 +13,10 @@ from cms.schema.defaults import is_database_expression
 from cms.schema.definitions import (
     Inconsistency,
     hash_inconsistencies,
+    in_our_words,
     length_inconsistencies,
     special_inconsistencies,
 )
-from cms.schema.field_spellings import in_our_words
 from cms.schema.meta_settings import (
     COLUMN_SCHEMA,
     FIELD_KEYS,

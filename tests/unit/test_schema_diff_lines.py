@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cms.cli.schema_diff import diff_lines
+from cms.cli.schema import diff_lines
 
 FIELD = {"collection": "articles", "field": "title"}
 NOTE = {"kind": "E", "path": ["meta", "note"], "lhs": None, "rhs": "A"}
