@@ -281,10 +281,7 @@ class _RestoredContents:
 
     def compare(self, entries: list[Entry]) -> None:
         """Compare the stored contents with a list of the archive."""
-        expected = {}
-        for entry in entries:
-            if entry.sha256:
-                expected[entry.key] = (entry.size, entry.sha256)
+        expected = {entry.key: (entry.size, entry.sha256) for entry in entries if entry.sha256}
         if expected != self._stored:
             raise DamagedArchive("a file has another content than it says")
         self.compared += len(expected)

@@ -350,9 +350,7 @@ def missing_migrations(applied: Collection[str]) -> tuple[QueueMigration, ...]:
     files = _files(_package_folder() / "migrations")
     # The name of a change says after which migration it was made.
     last = list(files)[-1]
-    changes: dict[str, Path] = {}
-    for name, path in _files(sql_folder() / "queue").items():
-        changes[f"{last} {name}"] = path
+    changes = {f"{last} {name}": path for name, path in _files(sql_folder() / "queue").items()}
     if not applied:
         # The schema of a version holds all of its migrations.
         name = f"procrastinate {version('procrastinate')}"

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, TransactionStatus
-from psycopg.pq.abc import PGconn, PGresult
+from psycopg.pq.abc import PGresult
 
 from cms import jsontext
 from cms.database.statement_meter import StatementMeter
@@ -149,17 +149,14 @@ class Wire:
         prepare: bool,
         while_waiting: Callable[[], None] | None,
     ) -> PGresult:
-        parameters = parameter_texts(values)
-        pgconn = self._connection.pgconn
         name = self._name(text) if prepare else None
         # Only a call with something to do meanwhile is sent without waiting: libpq's own waiting
         # takes fewer calls than ours.
         if while_waiting:
-            if name:
-                pgconn.send_query_prepared(name, parameters, None, Format.BINARY)
-            else:
-                pgconn.send_query_params(text.encode(), parameters, None, None, Format.BINARY)
+            self._send(text, values, name)
             return self._result_after(while_waiting)
+        parameters = parameter_texts(values)
+        pgconn = self._connection.pgconn
         if name:
             return pgconn.exec_prepared(name, parameters, None, Format.BINARY)
         return pgconn.exec_params(text.encode(), parameters, None, None, Format.BINARY)
@@ -200,7 +197,7 @@ class Wire:
         pgconn.nonblocking = 1
         try:
             for call, name in zip(calls, names, strict=True):
-                self._send(call, name)
+                self._send(call.text, call.values, name)
                 pgconn.pipeline_sync()
             self._wait_while(select.POLLIN | select.POLLOUT, pgconn.flush)
             return [self._pipeline_rows() for _ in calls]
@@ -210,13 +207,13 @@ class Wire:
             with suppress(psycopg.Error):
                 pgconn.exit_pipeline_mode()
 
-    def _send(self, call: Call, name: bytes | None) -> None:
-        parameters = parameter_texts(call.values)
+    def _send(self, text: str, values: Sequence[object], name: bytes | None) -> None:
+        parameters = parameter_texts(values)
         pgconn = self._connection.pgconn
         if name:
             pgconn.send_query_prepared(name, parameters, None, Format.BINARY)
         else:
-            pgconn.send_query_params(call.text.encode(), parameters, None, None, Format.BINARY)
+            pgconn.send_query_params(text.encode(), parameters, None, None, Format.BINARY)
 
     def _pipeline_rows(self) -> list[Row] | psycopg.Error:
         """Return the rows of the next statement of a pipeline, or its error."""
@@ -245,14 +242,13 @@ class Wire:
 
         PostgreSQL is then told to stop.
         """
-        parameters = parameter_texts(values)
         pgconn = self._connection.pgconn
-        if prepare:
-            pgconn.send_query_prepared(self._name(text), parameters, None, Format.BINARY)
-        else:
-            pgconn.send_query_params(text.encode(), parameters, None, None, Format.BINARY)
+        self._send(text, values, self._name(text) if prepare else None)
         # libpq takes the mode between the sending of a statement and its first result only.
-        _set_chunk_rows(pgconn, chunking.rows)
+        if _HAS_CHUNKED_ROWS:
+            pgconn.set_chunked_rows_mode(chunking.rows)
+        else:
+            pgconn.set_single_row_mode()
         self._wait_while(select.POLLIN | select.POLLOUT, pgconn.flush)
         results = self._results()
         try:
@@ -395,13 +391,6 @@ class Wire:
             return psycopg.OperationalError("the connection is lost")
         self.is_read_only |= result.error_field(DiagnosticField.SQLSTATE) == _READ_ONLY_CODE
         return psycopg.errors.error_from_result(result, encoding="utf-8")
-
-
-def _set_chunk_rows(pgconn: PGconn, rows: int) -> None:
-    if _HAS_CHUNKED_ROWS:
-        pgconn.set_chunked_rows_mode(rows)
-    else:
-        pgconn.set_single_row_mode()
 
 
 def parameter_texts(values: Sequence[object]) -> list[Any]:

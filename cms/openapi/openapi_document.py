@@ -173,9 +173,7 @@ def _operation_id(path: str, method: str) -> str:
 
 
 def _responses(operation: Operation) -> JsonObject:
-    responses: JsonObject = {}
-    for answer in operation.answers:
-        responses[str(answer.status)] = _response(answer)
+    responses: JsonObject = {str(answer.status): _response(answer) for answer in operation.answers}
     for status in documented_errors(operation.errors):
         # An operation may answer such a status in a form of its own.
         error = {"$ref": f"#/components/responses/{response_name(status)}"}

@@ -112,10 +112,7 @@ def complete_new(
         values.setdefault(name, value)
     if auto_fields.key and _is_generated(auto_fields.key):
         values.pop(auto_fields.key.name, None)
-    problems: list[Problem] = []
-    for field in auto_fields.required:
-        if values.get(field.name) is None:
-            problems.append(missing(field))
+    problems = [missing(field) for field in auto_fields.required if values.get(field.name) is None]
     for field in auto_fields.not_null:
         if _is_null(values, field.name):
             problems.append(missing(field))

@@ -43,9 +43,7 @@ def collections_of(loaded: LoadedLists) -> dict[str, Collection]:
     for row in loaded("tables"):
         if _is_listed(row["name"]):
             tables[row["name"]] = row
-    metas: dict[str, CatalogueRow] = {}
-    for row in loaded("collections"):
-        metas[row["collection"]] = _compact(row)
+    metas = {row["collection"]: _compact(row) for row in loaded("collections")}
     columns = _columns(loaded)
     field_metas = _grouped_by(loaded("fields"), "collection")
     checks = _grouped_by(loaded("checks"), "table_name")
@@ -241,9 +239,7 @@ def _collection(
     meta: CatalogueRow | None,
     checks: Mapping[str, CheckConstraint],
 ) -> Collection:
-    fields: dict[str, Field] = {}
-    for field in _fields(name, columns, metas):
-        fields[field.name] = field
+    fields = {field.name: field for field in _fields(name, columns, metas)}
     comment = None
     has_side_effects = False
     if table:

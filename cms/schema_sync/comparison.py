@@ -40,9 +40,9 @@ class RecordDiff:
         """Return the names of the record with its `diff`; a renamed field has its `former` name."""
         # The last part of a permission's name is the permission itself, which is in its diff. The
         # name of the Public role is empty.
-        entry: Record = {}
-        for key, name in zip(KEYS[self.section], self.name, strict=False):
-            entry[key] = name or None
+        entry: Record = {
+            key: name or None for key, name in zip(KEYS[self.section], self.name, strict=False)
+        }
         if former is not None:
             entry[RENAMED_FROM] = former
         if self.section == RELATIONS:
@@ -81,10 +81,9 @@ def compare(before: SchemaSnapshot, after: SchemaSnapshot) -> list[RecordDiff]:
 
 def _with_automatic_keys(before: SchemaSnapshot, after: SchemaSnapshot) -> SchemaSnapshot:
     fields = dict(after.sections[FIELDS])
-    collections_with_key: set[str] = set()
-    for (collection, _), record in fields.items():
-        if _is_key(record):
-            collections_with_key.add(collection)
+    collections_with_key = {
+        collection for (collection, _), record in fields.items() if _is_key(record)
+    }
     for name, record in before.sections[FIELDS].items():
         collection, _ = name
         has_table = _has_table(after.sections[COLLECTIONS].get((collection,)))
@@ -153,11 +152,7 @@ _LATER = ("group", "item_duplication_fields")
 def create_payload(record: Record, *members: str) -> Record:
     """Return the payload that creates a record: its settings, and the members that are named."""
     settings = settable(record)
-    result: Record = {}
-    for key in (*members, *GROUPS):
-        if key in settings:
-            result[key] = settings[key]
-    return result
+    return {key: settings[key] for key in (*members, *GROUPS) if key in settings}
 
 
 def new_collection(record: Record, fields: list[Record]) -> Record:

@@ -117,10 +117,7 @@ class _ContentReader:
 
 def _roles(reader: _ContentReader) -> list[Record]:
     names = reader.names(ROLES)
-    records = []
-    for row in reader.rows(ROLES):
-        records.append(reader.record(ROLES, row, parent=names[row["parent"]]))
-    return records
+    return [reader.record(ROLES, row, parent=names[row["parent"]]) for row in reader.rows(ROLES)]
 
 
 def _permissions(reader: _ContentReader) -> list[Record]:

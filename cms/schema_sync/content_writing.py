@@ -36,10 +36,10 @@ class ContentWriter:
 
     def keys(self, collection: str) -> dict[str, str]:
         """Return the ids of rows by their names."""
-        keys = {}
-        for row in read_rows(self.transaction.execute, collection):
-            keys[str(row["name"])] = str(row["id"])
-        return keys
+        return {
+            str(row["name"]): str(row["id"])
+            for row in read_rows(self.transaction.execute, collection)
+        }
 
     def operation_keys(self, flow: str) -> dict[str, str]:
         """Return the ids of the operations of a flow by their keys."""

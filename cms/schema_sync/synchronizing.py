@@ -77,9 +77,9 @@ def _entries(
     diffs: Sequence[RecordDiff], renames: Iterable[Rename], names: Iterable[str]
 ) -> dict[str, list[Record]]:
     """Return the entries of sections of these names, in the order of the records' names."""
-    former: dict[RecordName, str] = {}
-    for rename in renames:
-        former[rename.collection, rename.after] = rename.before
+    former: dict[RecordName, str] = {
+        (rename.collection, rename.after): rename.before for rename in renames
+    }
     sections: dict[str, list[Record]] = {}
     for section in names:
         # A field may have no other change than its new name.
