@@ -276,19 +276,10 @@ def demo_dashboard() -> dict[str, object]:
     }
 
 
-def panel_ids() -> Sequence[str]:
-    """Return the ids of the panels, in their order."""
-    return [_panel_id(number) for number in range(len(_PANELS))]
-
-
-def _panel_id(number: int) -> str:
-    # …d001 and so on, beside the dashboard's own …d000.
-    return f"{DASHBOARD[:-3]}{number + 1:03}"
-
-
 def _panel(number: int, panel: _DemoPanel) -> dict[str, object]:
     return {
-        "id": _panel_id(number),
+        # …d001 and so on, beside the dashboard's own …d000.
+        "id": f"{DASHBOARD[:-3]}{number + 1:03}",
         "name": panel.name,
         "type": panel.type,
         "color": panel.color,

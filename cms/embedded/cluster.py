@@ -20,7 +20,7 @@ from cms.processes.machine import GIBIBYTE, MEBIBYTE, Machine
 SUPERUSER = "postgres"
 
 # Written into postgresql.conf once, where its owner may change them; what depends on the machine is
-# not among them (`machine.py`). The log says what happens to the server and never what people
+# not among them (`machine_settings`). The log says what happens to the server and never what people
 # store: no statements, no rows. It has seven files, one for each day of the week, so that it does
 # not grow for ever. PostgreSQL's own random_page_cost is that of turning disks: with it, plans for
 # given values look so much cheaper than the prepared plan that each execution is planned anew,
@@ -44,7 +44,7 @@ INITIAL_SETTINGS: Mapping[str, str] = MappingProxyType(
 )
 
 _INITDB_GUESSES = re.compile("^(?:max_connections|shared_buffers) *=", re.MULTILINE)
-"""The settings that `initdb` has tried out, of those in `machine.py`."""
+"""The settings that `initdb` has tried out, of those in `machine_settings`."""
 
 
 def data_version(cluster: Path) -> int | None:

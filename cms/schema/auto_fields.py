@@ -69,9 +69,31 @@ NO_AUTO_VALUES = AutoValues({}, {})
 
 def auto_fields_of(collection: Collection, *, new: bool) -> AutoFields:
     """Return how fields are completed in new rows, or in changed ones."""
-    if new:
-        return _auto_fields_of(collection, _ON_CREATE)
-    return _auto_fields_of(collection, _ON_UPDATE)
+    markers = _ON_CREATE if new else _ON_UPDATE
+    key = collection.key if collection.primary_key else None
+    fields: list[Field] = []
+    automatic: list[AutoField] = []
+    not_null: list[Field] = []
+    for field in collection.columns:
+        if field is not key and _is_generated(field):
+            continue
+        fields.append(field)
+        if markers.intersection(field.special):
+            # `user-updated` is of the kind `user`.
+            kind = next(iter(markers.intersection(field.special))).partition("-")[0]
+            automatic.append(AutoField(field, kind))
+        if not _is_required(field) and not takes_null(field):
+            not_null.append(field)
+    return AutoFields(
+        key=key,
+        automatic=tuple(automatic),
+        ignored=_names(fields, lambda field: _is_ignored(field, markers)),
+        uuids=_names(fields, lambda field: "uuid" in field.special),
+        sequence_keys=_names(fields, _is_sequence_key),
+        archive_defaults=archive_defaults(collection),
+        required=tuple(field for field in fields if _is_required_of(collection, field)),
+        not_null=tuple(not_null),
+    )
 
 
 def auto_values_of(auto_fields: AutoFields, writer: Writer) -> AutoValues:
@@ -113,9 +135,7 @@ def complete_new(
     if auto_fields.key and _is_generated(auto_fields.key):
         values.pop(auto_fields.key.name, None)
     problems = [missing(field) for field in auto_fields.required if values.get(field.name) is None]
-    for field in auto_fields.not_null:
-        if _is_null(values, field.name):
-            problems.append(missing(field))
+    problems += [missing(field) for field in auto_fields.not_null if _is_null(values, field.name)]
     return problems
 
 
@@ -130,13 +150,9 @@ def complete_change(
     # A row that names nothing but its key does not change, and so gets no new date.
     if changed:
         _fill(values, auto_values)
-    problems: list[Problem] = []
     # A field that a change does not name keeps the value that it has.
-    for fields in (auto_fields.required, auto_fields.not_null):
-        for field in fields:
-            if _is_null(values, field.name):
-                problems.append(missing(field))
-    return problems
+    fields = (*auto_fields.required, *auto_fields.not_null)
+    return [missing(field) for field in fields if _is_null(values, field.name)]
 
 
 def _is_null(values: MutableRowValues, name: str) -> bool:
@@ -156,31 +172,6 @@ def _fill(values: MutableRowValues, auto_values: AutoValues) -> None:
     for name, value in auto_values.if_sent.items():
         if name in values:
             values[name] = value
-
-
-def _auto_fields_of(collection: Collection, markers: frozenset[str]) -> AutoFields:
-    key = collection.key if collection.primary_key else None
-    fields: list[Field] = []
-    automatic: list[AutoField] = []
-    not_null: list[Field] = []
-    for field in collection.columns:
-        if field is not key and _is_generated(field):
-            continue
-        fields.append(field)
-        if markers.intersection(field.special):
-            automatic.append(AutoField(field, _auto_kind(field, markers)))
-        if not _is_required(field) and not takes_null(field):
-            not_null.append(field)
-    return AutoFields(
-        key=key,
-        automatic=tuple(automatic),
-        ignored=_names(fields, lambda field: _is_ignored(field, markers)),
-        uuids=_names(fields, lambda field: "uuid" in field.special),
-        sequence_keys=_names(fields, _is_sequence_key),
-        archive_defaults=archive_defaults(collection),
-        required=tuple(field for field in fields if _is_required_of(collection, field)),
-        not_null=tuple(not_null),
-    )
 
 
 def _is_generated(field: Field) -> bool:
@@ -208,11 +199,6 @@ def _is_ignored(field: Field, markers: frozenset[str]) -> bool:
 
 _ON_CREATE = frozenset({"date-created", "user-created", "role-created"})
 _ON_UPDATE = frozenset({"date-updated", "user-updated", "role-updated"})
-
-
-def _auto_kind(field: Field, markers: frozenset[str]) -> str:
-    # `user-updated` is of the kind `user`.
-    return next(iter(markers.intersection(field.special))).partition("-")[0]
 
 
 def _auto_value(field: Field, kind: str, writer: Writer) -> str | None:

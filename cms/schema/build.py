@@ -49,10 +49,8 @@ def build_structure(version: int, loaded: LoadedLists, before: Structure) -> Str
     # loaded at once or in changes.
     collections = dict(sorted(collections.items()))
     foreign_keys = constraints_of(loaded("keys"))
-    for key in before.foreign_keys:
-        if key.table not in differing:
-            foreign_keys.append(key)
-    foreign_keys.sort(key=_key_order)
+    foreign_keys += [key for key in before.foreign_keys if key.table not in differing]
+    foreign_keys.sort(key=lambda key: (key.name, key.table, key.column))
     constraints = {(key.table, key.column): key for key in foreign_keys}
     relations = relations_of(loaded("relations"), constraints, collections)
     catalogue = Catalogue.of(
@@ -70,10 +68,6 @@ def build_structure(version: int, loaded: LoadedLists, before: Structure) -> Str
 
 NO_STRUCTURE = Structure(Catalogue(0, {}, ()))
 """The empty structure, before anything is loaded."""
-
-
-def _key_order(key: ForeignKey) -> tuple[str, str, str]:
-    return key.name, key.table, key.column
 
 
 def _owners(collections: Mapping[str, Collection]) -> dict[str, KeyedCollection]:
@@ -156,10 +150,8 @@ def _one_fields_of_system() -> dict[tuple[str, str], str]:
 
 
 def _is_complete(row: CatalogueRow, collections: Mapping[str, Collection]) -> bool:
-    many_collection = row["many_collection"]
-    if many_collection not in collections:
-        return False
-    if row["many_field"] not in collections[many_collection].fields:
+    owner = collections.get(row["many_collection"])
+    if owner is None or row["many_field"] not in owner.fields:
         return False
     # A many-to-any relation has no single collection on the one side.
     one_collection = row["one_collection"]

@@ -39,10 +39,7 @@ It parses the list each time: all lists together take several times the memory o
 
 def collections_of(loaded: LoadedLists) -> dict[str, Collection]:
     """Return the collections of the rows by their names."""
-    tables: dict[str, CatalogueRow] = {}
-    for row in loaded("tables"):
-        if _is_listed(row["name"]):
-            tables[row["name"]] = row
+    tables = {row["name"]: row for row in loaded("tables") if _is_listed(row["name"])}
     metas = {row["collection"]: _compact(row) for row in loaded("collections")}
     columns = _columns(loaded)
     field_metas = _grouped_by(loaded("fields"), "collection")
@@ -146,9 +143,8 @@ def _columns(loaded: LoadedLists) -> defaultdict[str, dict[str, Column]]:
     for request in loaded("index_requests"):
         _amend(columns, request["collection"], request["field"], is_index_requested=True)
     for request in loaded("constraint_requests"):
-        state = ConstraintRequest.PENDING
-        if request["is_violated"]:
-            state = ConstraintRequest.VIOLATED
+        is_violated = request["is_violated"]
+        state = ConstraintRequest.VIOLATED if is_violated else ConstraintRequest.PENDING
         attribute = {_CONSTRAINT_REQUESTS[request["kind"]]: state}
         _amend(columns, request["collection"], request["field"], **attribute)
     for key in loaded("keys"):
@@ -240,20 +236,15 @@ def _collection(
     checks: Mapping[str, CheckConstraint],
 ) -> Collection:
     fields = {field.name: field for field in _fields(name, columns, metas)}
-    comment = None
-    has_side_effects = False
-    if table:
-        comment = table["comment"]
-        has_side_effects = bool(table["does_more"])
     return Collection(
         name=name,
         kind=_kind(table),
         fields=fields,
         primary_key=_primary_key(name, table, fields),
         meta=meta,
-        comment=comment,
+        comment=table["comment"] if table else None,
         is_system=is_system(name),
-        has_side_effects=has_side_effects,
+        has_side_effects=bool(table and table["does_more"]),
         checks=checks,
     )
 
@@ -268,10 +259,7 @@ def _kind(table: CatalogueRow | None) -> Kind:
 
 def _with_former_history(collection: Collection, dropped: CatalogueRow) -> Collection:
     """Return a collection whose name belonged to a dropped collection before."""
-    last_ids = {
-        ACTIVITY: dropped["last_activity"],
-        REVISIONS: dropped["last_revision"],
-    }
+    last_ids = {ACTIVITY: dropped["last_activity"], REVISIONS: dropped["last_revision"]}
     return replace(collection, former_history=last_ids)
 
 

@@ -46,11 +46,7 @@ class NotAllowed(ValueError):
     """A value that is not among the choices of its field."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
-        if allowed:
-            reason = not_one_of(allowed)
-        else:
-            reason = "there is nothing that it may be"
-        super().__init__(reason)
+        super().__init__(not_one_of(allowed) if allowed else "there is nothing that it may be")
         self.allowed = tuple(allowed)
 
 
@@ -311,34 +307,25 @@ def value_problem(collection: Collection, name: str, value: object, error: Value
 
     It repeats the value, unless the collection has a secret, which may be in the wrong field.
     """
-    # A value out of range has a code of its own; everything else is INVALID_PAYLOAD with the
-    # reason.
-    code = _code_of(error)
     details: dict[str, object] = {}
     if not collection.has_secrets:
         details["value"] = abbreviated(value)
     if isinstance(error, NotAllowed):
         details["allowed"] = list(error.allowed)
-    if code is None:
+    # A value out of range has a code of its own; everything else is INVALID_PAYLOAD with the
+    # reason.
+    if isinstance(error, OutOfRange | TooManyDigits):
+        code = "VALUE_OUT_OF_RANGE"
+    elif isinstance(error, TooLong):
+        code = "VALUE_TOO_LONG"
+    else:
         problem = invalid_item(str(error), collection.name, name)
         return replace(problem, extensions={**problem.extensions, **details})
     extensions = {"collection": collection.name, "field": name, **details}
     return Problem(code, f'The value of "{name}" does not fit: {error}.', extensions)
 
 
-def _code_of(error: ValueError) -> str | None:
-    for error_class, code in _CODES:
-        if isinstance(error, error_class):
-            return code
-    return None
-
-
-_CODES = (
-    (OutOfRange, "VALUE_OUT_OF_RANGE"),
-    (TooManyDigits, "VALUE_OUT_OF_RANGE"),
-    (TooLong, "VALUE_TOO_LONG"),
-)
-
+# Columns that are arrays of simple types: read and written as JSON lists
 
 # `character varying(20)[]`, as format_type() of PostgreSQL prints it.
 _LENGTH_OF_ELEMENTS = re.compile(r"character(?: varying)?\((\d+)\)\[")
@@ -362,10 +349,8 @@ def parse_list(column: Column) -> Parse:
 def _element_parser(column: Column) -> Parse:
     """Return a function that parses one element as a column of the element's type would take it."""
     element_type = type_of_base_type(str(column.element))
-    max_length = None
     length = _LENGTH_OF_ELEMENTS.match(column.data_type)
-    if length:
-        max_length = int(length[1])
+    max_length = int(length[1]) if length else None
     # Without precision and scale: the catalogue has them of columns only, and not of elements.
     in_range = element_type.range_test(None, None)
     return bounded(element_type.parse, max_length, in_range, subject="an element")

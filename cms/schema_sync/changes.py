@@ -40,7 +40,7 @@ from cms.structure.lookup import RecordPatch
 MAX_PASSES = 8
 
 
-def reach(
+def change_structure(
     transaction: Transaction,
     context: RequestContext,
     target: SchemaSnapshot,

@@ -136,7 +136,7 @@ def _completed_group(value: object, present: object) -> object:
     return value
 
 
-def mere_rename(collection: str, field: str, *, former: str) -> Record:
+def rename_entry(collection: str, field: str, *, former: str) -> Record:
     """Return the entry of a field that has another name, and no other change."""
     return {"collection": collection, "field": field, RENAMED_FROM: former, "diff": []}
 

@@ -23,7 +23,7 @@ from cms.schema.system import (
     ROLES,
     SETTINGS,
 )
-from cms.schema_sync.sections import RecordsByName, name_of
+from cms.schema_sync.sections import RecordsByName, record_name
 
 TABLES: Mapping[str, str] = {
     "roles": ROLES,
@@ -78,8 +78,8 @@ def read_content(
 
 def _by_unique_name(section: str, records: Sequence[Record]) -> RecordsByName:
     named: dict[tuple[str, ...], Record] = {}
-    for record in sorted(records, key=lambda record: name_of(section, record)):
-        name = name_of(section, record)
+    for record in sorted(records, key=lambda record: record_name(section, record)):
+        name = record_name(section, record)
         # Two equal permissions allow no more than one.
         if name in named and named[name] != record:
             reason = f'{section}: there are two of the name "{".".join(name)}"; rename one of them'

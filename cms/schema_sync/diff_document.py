@@ -33,7 +33,7 @@ from cms.schema_sync.sections import (
     STRUCTURE,
     RecordName,
     is_name,
-    name_of,
+    record_name,
 )
 
 _SECTIONS = (*STRUCTURE, *TABLES)
@@ -146,7 +146,7 @@ def _parse_entry(
     problems += record_problems
     if record_problems:
         return None
-    name = name_of(section, _named_record(record, section))
+    name = record_name(section, _named_record(record, section))
     return DiffEntry(section, name, where, tuple(edits))
 
 
@@ -260,7 +260,7 @@ def _with_edit(record: Record, path: Path, edit: Edit, where: str) -> Record:
 
 def _problems_of_edited(record: Record, entry: DiffEntry) -> list[Problem]:
     problems = problems_of_record(record, entry.section, entry.where)
-    if not problems and name_of(entry.section, record) != entry.name:
+    if not problems and record_name(entry.section, record) != entry.name:
         problems.append(setting_problem(entry.where, "rhs has another name"))
     if RENAMED_FROM in record:
         problems.append(setting_problem(f"{entry.where}.{RENAMED_FROM}", "it stands beside diff"))

@@ -46,8 +46,8 @@ from cms.schema_sync.sections import (
     STRUCTURE,
     RecordName,
     RecordsByName,
-    by_name,
     is_name,
+    records_by_name,
 )
 from cms.store.project_info import DIRECTUS_VERSION
 
@@ -101,8 +101,12 @@ class _SnapshotConversion:
     def sections(self) -> Record:
         # Collections name fields, and fields have the types of keys that relations lead to.
         uuids = uuid_fields(self._payload[FIELDS], self._payload[RELATIONS], _our_name)
-        self._collections = by_name(COLLECTIONS, self._records(COLLECTIONS, self._collection))
-        self._fields = by_name(FIELDS, self._records(FIELDS, partial(self._field, uuids=uuids)))
+        self._collections = records_by_name(
+            COLLECTIONS, self._records(COLLECTIONS, self._collection)
+        )
+        self._fields = records_by_name(
+            FIELDS, self._records(FIELDS, partial(self._field, uuids=uuids))
+        )
         relations = self._records(RELATIONS, self._relation)
         self._drop_dead_lists(relations)
         for record in self._collections.values():

@@ -50,7 +50,7 @@ from cms.schema_sync.sections import (
     RecordName,
     RecordsByName,
     is_name,
-    name_of,
+    record_name,
 )
 
 RENAMED_FROM = "renamed_from"
@@ -148,12 +148,12 @@ def parse_section(
         path = path_of(record, section, index)
         record = in_words_of_service(record, section)
         record_problems = problems_of_record(record, section, path)
-        if not record_problems and name_of(section, record) in records:
+        if not record_problems and record_name(section, record) in records:
             record_problems.append(setting_problem(path, REPEATED))
         if record_problems:
             problems += record_problems
         else:
-            records[name_of(section, record)] = record
+            records[record_name(section, record)] = record
     return records
 
 

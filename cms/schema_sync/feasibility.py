@@ -4,9 +4,9 @@ change is made, and those that would delete data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 from cms.errors import Problem, Refused, combined, invalid_payload
 from cms.schema.definitions import parse_collection, parse_field
@@ -37,21 +37,20 @@ def require_possible(
     for diff in of_section(diffs, COLLECTIONS):
         if diff.before is None and diff.after is not None:
             payload = new_collection(diff.after, fields_of.get(diff.name[0], []))
-            problems += _problems_at(diff, partial(_check_collection, payload, catalogue))
+            with _collected(diff, problems):
+                for field in parse_collection(payload).fields:
+                    require_extension(field.type, catalogue)
     for diff in of_section(diffs, FIELDS):
         # Fields of new collections are made with these.
         if diff.after is not None and diff.name[0] in catalogue.collections:
-            problems += _problems_at(diff, partial(_check_field, diff, diff.after, catalogue))
+            with _collected(diff, problems):
+                _check_field(diff, diff.after, catalogue)
     for diff in of_section(diffs, RELATIONS):
         if diff.after is not None:
-            problems += _problems_at(diff, partial(_check_relation, diff.after, target))
+            with _collected(diff, problems):
+                _check_relation(diff.after, target)
     if problems:
         raise combined(problems)
-
-
-def _check_collection(payload: Record, catalogue: Catalogue) -> None:
-    for field in parse_collection(payload).fields:
-        require_extension(field.type, catalogue)
 
 
 def _check_field(diff: RecordDiff, record: Record, catalogue: Catalogue) -> None:
@@ -83,14 +82,14 @@ def _check_relation(record: Record, target: SchemaSnapshot) -> None:
             raise invalid_payload(f"meta.{key}: {reason}", field=f"meta.{key}")
 
 
-def _problems_at(diff: RecordDiff, check: Callable[[], None]) -> list[Problem]:
-    """Return the problems that a check finds in a record."""
-    path = f"{diff.section}[{'.'.join(diff.name)}]"
+@contextmanager
+def _collected(diff: RecordDiff, problems: list[Problem]) -> Iterator[None]:
+    """Add the problems of a refusal of the block to `problems`, as those of a record."""
     try:
-        check()
+        yield
     except Refused as refused:
-        return [_below(path, problem) for problem in refused.problems]
-    return []
+        path = f"{diff.section}[{'.'.join(diff.name)}]"
+        problems += [_below(path, problem) for problem in refused.problems]
 
 
 def _below(path: str, problem: Problem) -> Problem:

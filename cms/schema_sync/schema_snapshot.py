@@ -22,7 +22,7 @@ from cms.schema_sync.sections import (
     RELATIONS,
     STRUCTURE,
     RecordsByName,
-    by_name,
+    records_by_name,
 )
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
@@ -99,9 +99,9 @@ def snapshot_of(catalogue: Catalogue) -> SchemaSnapshot:
     relations = _relation_records(catalogue.relations, names=names, catalogue=catalogue)
     return SchemaSnapshot(
         {
-            COLLECTIONS: by_name(COLLECTIONS, collections),
-            FIELDS: by_name(FIELDS, fields),
-            RELATIONS: by_name(RELATIONS, list(relations)),
+            COLLECTIONS: records_by_name(COLLECTIONS, collections),
+            FIELDS: records_by_name(FIELDS, fields),
+            RELATIONS: records_by_name(RELATIONS, list(relations)),
         }
     )
 

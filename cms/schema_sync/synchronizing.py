@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
 from cms.database.connections import Transaction
 from cms.errors import invalid_payload
@@ -14,15 +13,15 @@ from cms.schema.references import FieldChange
 from cms.schema.system import COLLECTIONS as COLLECTION_RECORDS
 from cms.schema.system import FIELDS as FIELD_RECORDS
 from cms.schema.system import RELATIONS as RELATION_RECORDS
-from cms.schema_sync.changes import reach
-from cms.schema_sync.comparison import RecordDiff, compare, mere_rename, of_section
+from cms.schema_sync.changes import change_structure
+from cms.schema_sync.comparison import RecordDiff, compare, of_section, rename_entry
 from cms.schema_sync.content import read_content
 from cms.schema_sync.content_writing import ContentWriter, write_content
 from cms.schema_sync.diff_document import Diff, edited
 from cms.schema_sync.document import Document, Rename, require_writable
 from cms.schema_sync.feasibility import require_no_content_loss, require_possible
 from cms.schema_sync.schema_snapshot import SchemaSnapshot, snapshot_of, with_content
-from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName, by_name
+from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName, records_by_name
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo, Identity
@@ -86,7 +85,7 @@ def _entries(
         entries: dict[RecordName, Record] = {}
         if section == FIELDS:
             for (collection, field), name in former.items():
-                entries[collection, field] = mere_rename(collection, field, former=name)
+                entries[collection, field] = rename_entry(collection, field, former=name)
         for diff in of_section(diffs, section):
             entries[diff.name] = diff.as_entry(former.get(diff.name))
         sections[section] = [entries[name] for name in sorted(entries)]
@@ -140,7 +139,9 @@ def _apply(
     if diff.hash != present.hash:
         reason = "hash: the structure has changed since the diff was made; make it again"
         raise invalid_payload(reason, field="hash")
-    reach(transaction, context, target.structure, renames=renames, allows_loss=allows_loss)
+    change_structure(
+        transaction, context, target.structure, renames=renames, allows_loss=allows_loss
+    )
     if diff.include:
         context = context._replace(snapshot=load_snapshot(transaction))
         writer = ContentWriter(store, transaction, context, client)
@@ -148,11 +149,11 @@ def _apply(
         # Records that the diff does not name follow a renamed field by themselves.
         if renames:
             named = {entry.name for entry in diff.entries}
-        _reach_content(writer, target.content, only=named, allows_loss=allows_loss)
+        _change_content(writer, target.content, only=named, allows_loss=allows_loss)
     return _named_records(compare(renamed.structure, target.structure), renames)
 
 
-def _reach_content(
+def _change_content(
     writer: ContentWriter,
     target: SchemaSnapshot,
     *,
@@ -183,17 +184,6 @@ def _named_records(diffs: Iterable[RecordDiff], renames: Iterable[Rename]) -> li
     return list(named.values())
 
 
-_REFERENCES = {COLLECTIONS: COLLECTION_RECORDS, FIELDS: FIELD_RECORDS}
-"""The tables of the sections whose settings hold rules, paths and templates."""
-
-_FIELD_NAMES = {
-    COLLECTIONS: NAMING_SETTINGS[COLLECTION_RECORDS],
-    FIELDS: NAMING_SETTINGS[FIELD_RECORDS],
-    RELATIONS: NAMING_SETTINGS[RELATION_RECORDS],
-}
-"""The settings that name a field of the record's own collection."""
-
-
 def due_renames(snapshot: SchemaSnapshot, renames: Iterable[Rename]) -> list[Rename]:
     """Return the renames that a structure lacks, in an order in which each new name is free.
 
@@ -204,7 +194,7 @@ def due_renames(snapshot: SchemaSnapshot, renames: Iterable[Rename]) -> list[Ren
     waiting = sorted(renames)
     # A rename frees a name that another one may need: `b` to `c` has to come before `a` to `b`.
     while True:
-        possible = filter(partial(_is_possible, names=names), waiting)
+        possible = (each for each in waiting if _is_possible(each, names))
         rename = next(possible, None)
         if rename is None:
             return due
@@ -213,7 +203,7 @@ def due_renames(snapshot: SchemaSnapshot, renames: Iterable[Rename]) -> list[Ren
         due.append(rename)
 
 
-def _is_possible(rename: Rename, *, names: set[RecordName]) -> bool:
+def _is_possible(rename: Rename, names: set[RecordName]) -> bool:
     collection, before, after = rename
     return (collection, before) in names and (collection, after) not in names
 
@@ -227,7 +217,7 @@ def with_renames(
         sections = dict(snapshot.sections)
         for section, records in snapshot.structure.sections.items():
             renamed = [_renamed(section, record, change) for record in records.values()]
-            sections[section] = by_name(section, renamed)
+            sections[section] = records_by_name(section, renamed)
         snapshot = SchemaSnapshot(sections)
     return snapshot
 
@@ -247,11 +237,11 @@ def _renamed_in_meta(
 ) -> Record:
     result = dict(meta)
     collection = str(record["collection"])
-    for key in _FIELD_NAMES[section]:
+    for key in NAMING_SETTINGS[_TABLES[section]]:
         if change.concerns(collection, str(meta[key])):
             result[key] = change.after
     for reference in STORED_REFERENCES:
-        if reference.table == _REFERENCES.get(section):
+        if reference.table == _TABLES[section]:
             key = reference.column
             field = record.get("field")
             described_field = field if isinstance(field, str) else None
