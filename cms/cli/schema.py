@@ -41,9 +41,9 @@ def faults_with_own_status() -> Iterator[None]:
         raise _Fault(error.message) from None
 
 
-def _print_changes(diff: Mapping[str, object] | None) -> None:
+def _print_changes(diff: Mapping[str, Any]) -> None:
     """Print the changes, and before them what of a snapshot of Directus is left out."""
-    for entry in (diff or {}).get("ignored", ()):  # type: ignore[attr-defined]
+    for entry in diff.get("ignored", ()):
         say(f"  ignored: {entry['field']}: {entry['reason']}")
     for line in diff_lines(diff):
         say(line)
@@ -53,13 +53,13 @@ def print_diff(service: Service, file: str) -> bool:
     """Print the changes from the service to a file, and return whether there are any."""
     diff = _diff(service, file)
     _print_changes(diff)
-    return diff is not None
+    return bool(diff)
 
 
 def apply_file(service: Service, file: str, *, allow_destructive: bool) -> None:
     """Make the changes that `print_diff` prints, all or none."""
     diff = _diff(service, file)
-    if diff is None:
+    if not diff:
         say("There is no difference.")
         return
     _print_changes(diff)
@@ -69,7 +69,8 @@ def apply_file(service: Service, file: str, *, allow_destructive: bool) -> None:
     say("Applied.")
 
 
-def _diff(service: Service, file: str) -> Mapping[str, object] | None:
+def _diff(service: Service, file: str) -> Mapping[str, Any]:
+    """Return the changes from the service to a file, empty where there are none."""
     with click.open_file(file, "rb") as snapshot:
         content = snapshot.read()
     media_type = FILE_FORMATS[_format_of(file)].media_type
@@ -87,11 +88,9 @@ _MAX_VALUE_LENGTH = 60
 DiffPart = Mapping[str, Any]
 
 
-def diff_lines(diff: Mapping[str, Any] | None) -> Iterator[str]:
+def diff_lines(diff: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each record, and one for each of its changed values below it."""
-    if diff is None:
-        return
-    for section, entries in diff["diff"].items():
+    for section, entries in diff.get("diff", {}).items():
         for entry in entries:
             yield from _entry_lines(section.removesuffix("s"), entry)
 

@@ -36,7 +36,7 @@ def import_file(
         watched_chunks = _with_progress(
             chunks, progress, progress.add_task(f"sending {collection}", total=size)
         )
-        counts = service.upload(
+        counts = service.post(
             f"/utils/import/{quote(collection)}",
             watched_chunks,
             media_type=media_type_of(file_format),

@@ -12,14 +12,9 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from cms.config.locations import Location, location_problems, options_of, with_absolute_root
-from cms.config.providers import (
-    Provider,
-    provider_problems,
-    unknown_options,
-    with_driver_defaults,
-)
-from cms.config.providers import options_of as provider_options_of
+from cms.config import locations, providers
+from cms.config.locations import Location
+from cms.config.providers import Provider
 from cms.config.setting_values import Sources, read_options, sources_of, value_of
 from cms.config.settings import MAX_DEFAULT_WORKERS, SETTINGS, Setting
 from cms.distribution import install_command
@@ -162,13 +157,12 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     values: dict[str, Any] = {}
     for setting in SETTINGS:
         values[setting.name.lower()] = value_of(setting, sources, folder=folder, problems=problems)
-    locations = []
-    for name in values["storage_locations"] or ():
-        locations.append(_read_location(name, sources, folder, problems))
+    names = values["storage_locations"] or ()
+    read_locations = [_read_location(name, sources, folder, problems) for name in names]
     names = values["auth_providers"] or ()
-    providers = [_read_provider(name, sources, folder, problems) for name in names]
+    read_providers = [_read_provider(name, sources, folder, problems) for name in names]
     for source in sources:
-        problems.extend(unknown_options(names, source))
+        problems.extend(providers.unknown_options(names, source))
     # A setting that is wrong by itself would only seem to contradict another one.
     if not problems:
         problems.extend(_contradictions(values))
@@ -176,14 +170,15 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
         raise ConfigError(*problems)
     values = _with_defaults(values, folder)
     uploads = values["data_dir"] / "uploads"
-    absolute_locations = []
-    for location in locations:
-        absolute_locations.append(with_absolute_root(location, uploads=uploads, folder=folder))
+    absolute_locations = [
+        locations.with_absolute_root(location, uploads=uploads, folder=folder)
+        for location in read_locations
+    ]
     flows_env = _allowed_variables(values["flows_env_allow_list"], sources)
     config = Config(
         **values,
         locations=tuple(absolute_locations),
-        providers=tuple(providers),
+        providers=tuple(read_providers),
         flows_env=flows_env,
     )
     # Checked with the defaults as well: the default of `secure` follows from PUBLIC_URL.
@@ -215,10 +210,10 @@ def effective(config: Config) -> Iterator[tuple[str, str]]:
     for setting in SETTINGS:
         yield setting.name, _show(setting, getattr(config, setting.name.lower()))
     for location in config.locations:
-        for option, setting in options_of(location.name).items():
+        for option, setting in locations.options_of(location.name).items():
             yield setting.name, _show(setting, getattr(location, option))
     for provider in config.providers:
-        for option, setting in provider_options_of(provider.name).items():
+        for option, setting in providers.options_of(provider.name).items():
             yield setting.name, _show(setting, getattr(provider, option) or None)
 
 
@@ -308,17 +303,17 @@ def _local_url(host: str, port: int) -> str:
 
 def _read_location(name: str, sources: Sources, folder: Path, problems: list[str]) -> Location:
     """Return a storage location of the settings; missing options are added to `problems`."""
-    options = read_options(options_of(name), sources, folder, problems)
+    options = read_options(locations.options_of(name), sources, folder, problems)
     location = Location(name=name, **options)
-    problems += location_problems(location)
+    problems += locations.location_problems(location)
     return location
 
 
 def _read_provider(name: str, sources: Sources, folder: Path, problems: list[str]) -> Provider:
     """Return a provider of external logins; its problems are added to `problems`."""
-    options = read_options(provider_options_of(name), sources, folder, problems)
-    provider = with_driver_defaults(Provider(name=name, **options))
-    problems += provider_problems(provider)
+    options = read_options(providers.options_of(name), sources, folder, problems)
+    provider = providers.with_driver_defaults(Provider(name=name, **options))
+    problems += providers.provider_problems(provider)
     return provider
 
 

@@ -303,10 +303,8 @@ def options_of(name: str) -> dict[str, Setting]:
 
 def with_driver_defaults(provider: Provider) -> Provider:
     """Return a provider with the defaults that follow from its driver."""
-    defaults: dict[str, str] = {}
-    for option, value in _DEFAULTS.get(provider.driver, {}).items():
-        if not getattr(provider, option):
-            defaults[option] = value
+    defaults = _DEFAULTS.get(provider.driver, {})
+    defaults = {option: defaults[option] for option in defaults if not getattr(provider, option)}
     complete = replace(provider, **defaults)  # type: ignore[arg-type]
     registers = provider.allow_public_registration
     return replace(

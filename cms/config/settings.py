@@ -279,8 +279,8 @@ BOOLEAN = SettingType("true or false", _boolean, lambda value: "true" if value e
 SIZE = _size(2**31)
 FILE_SIZE = _size(5000 * 2**30)  # the largest object of S3
 LIFETIME = _duration(timedelta(days=3650))
+UP_TO_A_DAY = _duration(timedelta(days=1))
 TIME_ZONE = SettingType("the name of a time zone such as Europe/Berlin", _time_zone, str)
-IMPORT_TIME = _duration(timedelta(days=1))
 RETENTION = SettingType("a span such as 90d, 8w, 12mo or 2y", _retention)
 ADDRESSES = SettingType(
     "addresses such as https://example.com/welcome, with commas between them",
@@ -325,9 +325,6 @@ PROVIDERS = SettingType(
 DRIVER = choice("local", "s3", "gcs", "azure")
 ENDPOINT = SettingType("an address such as https://s3.example.com", _web_address)
 
-SEND_TIME = _duration(timedelta(days=1))
-TRANSFORM_TIME = _duration(timedelta(days=1))
-SCRIPT_TIME = _duration(timedelta(days=1))
 VARIABLES = SettingType(
     "names of variables with commas between them",
     _comma_separated(matched(r"[A-Za-z_][A-Za-z0-9_]*")),
@@ -403,7 +400,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "DATABASE_READ_LAG",
-        _duration(timedelta(days=1)),
+        UP_TO_A_DAY,
         "how long callers who have written read from the primary, as the replica may lag behind",
         "10s",
     ),
@@ -599,7 +596,7 @@ SETTINGS: tuple[Setting, ...] = (
         "further addresses that an import by URL may not reach",
         unset="nothing",
     ),
-    Setting("IMPORT_TIMEOUT", IMPORT_TIME, "how long an import by URL may take", "5m"),
+    Setting("IMPORT_TIMEOUT", UP_TO_A_DAY, "how long an import by URL may take", "5m"),
     Setting(
         "CACHE_TTL",
         LIFETIME,
@@ -617,9 +614,7 @@ SETTINGS: tuple[Setting, ...] = (
         "the longest side of a transformed image, in pixels",
         "6000",
     ),
-    Setting(
-        "ASSETS_TRANSFORM_TIMEOUT", TRANSFORM_TIME, "how long one transform may take", "7500ms"
-    ),
+    Setting("ASSETS_TRANSFORM_TIMEOUT", UP_TO_A_DAY, "how long one transform may take", "7500ms"),
     Setting(
         "ASSETS_TRANSFORM_MAX_CONCURRENT",
         _integer(1, 256),
@@ -644,10 +639,10 @@ SETTINGS: tuple[Setting, ...] = (
         "how long signed requests of a flow may fail before it is switched off",
         "5d",
     ),
-    Setting("FLOWS_RUN_SCRIPT_TIMEOUT", SCRIPT_TIME, "how long a script of a flow may run", "10s"),
+    Setting("FLOWS_RUN_SCRIPT_TIMEOUT", UP_TO_A_DAY, "how long a script of a flow may run", "10s"),
     Setting(
         "FLOWS_SYNC_TIMEOUT",
-        SCRIPT_TIME,
+        UP_TO_A_DAY,
         "how long a flow may run while its caller waits, or all filter flows of one write",
         "30s",
     ),
@@ -680,13 +675,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("DB_STATEMENT_TIMEOUT", STATEMENT_TIME, "how long one statement may run", "30s"),
     Setting(
         "REQUEST_TIMEOUT",
-        SEND_TIME,
+        UP_TO_A_DAY,
         "how long a head, and a body up to 256 KB, may take to arrive",
         "10s",
     ),
     Setting(
         "SEND_TIMEOUT",
-        SEND_TIME,
+        UP_TO_A_DAY,
         "how long a client may take for 256 KB of an answer or a longer body",
         "30s",
     ),
@@ -720,7 +715,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "WEB_TIMEOUT",
-        SEND_TIME,
+        UP_TO_A_DAY,
         "how long a worker may work on one request before it is replaced",
         "15m",
     ),

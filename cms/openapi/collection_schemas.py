@@ -85,11 +85,8 @@ class VisibleCollections:
     def fields(self, collection: Collection, action: str) -> list[Field]:
         """Return the fields of a described collection that an action is permitted for."""
         grants = self.grants(collection.name, action)
-        fields: list[Field] = []
-        for name, field in collection.fields.items():
-            if any(grant.covers(name) for grant in grants):
-                fields.append(field)
-        return fields
+        fields = collection.fields.values()
+        return [field for field in fields if any(grant.covers(field.name) for grant in grants)]
 
     def schema(self, name: str, action: str) -> JsonSchema:
         """Return the reference to the schema of rows of a collection; nothing for a hidden one."""
@@ -119,12 +116,9 @@ def row_components(visible: VisibleCollections) -> dict[str, JsonSchema]:
     """Return the schemas of the rows of all collections by the names of their components."""
     components: dict[str, JsonSchema] = {ROW: described(OBJECT, "A row with its fields.")}
     for name, collection in visible.catalogue.collections.items():
-        if visible.has_component(collection, "read"):
-            components[_component(name, "read")] = _item(visible, collection)
-        if visible.has_component(collection, "create"):
-            components[_component(name, "create")] = _new_item(visible, collection)
-        if visible.has_component(collection, "update"):
-            components[_component(name, "update")] = _changed_item(visible, collection)
+        for action, schema_of in _ROW_SCHEMAS.items():
+            if visible.has_component(collection, action):
+                components[_component(name, action)] = schema_of(visible, collection)
     return components
 
 
@@ -253,6 +247,9 @@ def _sent_value(visible: VisibleCollections, field: Field) -> JsonSchema:
     may_be_null = field.column is None or field.column.is_nullable
     return nullable(own) if may_be_null else own
 
+
+_ROW_SCHEMAS = {"read": _item, "create": _new_item, "update": _changed_item}
+"""The functions that make the schemas of rows, by the permission that these need."""
 
 # Relations
 

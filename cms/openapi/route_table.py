@@ -93,11 +93,7 @@ def _row_route(route: RowRoute, visible: VisibleCollections) -> PathItem:
 
 
 def _permitted(operations: PathItem, visible: VisibleCollections) -> dict[str, Operation]:
-    permitted: dict[str, Operation] = {}
-    for method, operation in operations.items():
-        if _may_see(operation, visible):
-            permitted[method] = operation
-    return permitted
+    return {method: each for method, each in operations.items() if _may_see(each, visible)}
 
 
 def _may_see(operation: Operation, visible: VisibleCollections) -> bool:

@@ -69,14 +69,10 @@ def read_snapshot(store: Store, identity: Identity, *, include: Iterable[str] = 
     """
     for attempt in store.unversioned_reads(identity):
         with attempt as context:
-            answer = _snapshot_document(context, include=include)
+            require_admin(context.actor)
+            structure = snapshot_of(context.snapshot.catalogue)
+            answer = with_content(structure, context, include=include).as_document()
     return answer
-
-
-def _snapshot_document(context: RequestContext, *, include: Iterable[str]) -> Record:
-    require_admin(context.actor)
-    structure = snapshot_of(context.snapshot.catalogue)
-    return with_content(structure, context, include=include).as_document()
 
 
 def with_content(
