@@ -238,7 +238,9 @@ class WorkerReports:
         for line in lines:
             message = line.decode()
             if message.startswith(WORKER):
-                self._add_worker(int(message.removeprefix(WORKER)))
+                # The numbers of ended ones will be those of other processes.
+                self._workers = set(filter(_exists, self._workers))
+                self._workers.add(int(message.removeprefix(WORKER)))
             else:
                 messages.append(message)
         return messages
@@ -255,10 +257,6 @@ class WorkerReports:
             # Each has begun a session, and so leads a group.
             with suppress(ProcessLookupError):
                 os.killpg(worker, signal.SIGKILL)
-
-    def _add_worker(self, worker: int) -> None:
-        # The numbers of ended ones will be those of other processes.
-        self._workers = {number for number in self._workers if _exists(number)} | {worker}
 
 
 def _exists(process: int) -> bool:

@@ -351,7 +351,9 @@ class Wire:
             raise self._error(result)
         self._names[text] = name
         if len(self._names) > MAX_PREPARED_STATEMENTS:
-            self._deallocate_oldest()
+            # A sixteenth of the statements at once: each time takes a round trip.
+            count = max(MAX_PREPARED_STATEMENTS // 16, 1)
+            self._deallocate([self._names.popitem(last=False)[1] for _ in range(count)])
         return name
 
     def _begin_epoch(self) -> None:
@@ -369,11 +371,6 @@ class Wire:
             self._connection.pgconn.exec_(b"DEALLOCATE ALL")
         elif dropped:
             self._deallocate([self._names.pop(text) for text in dropped])
-
-    def _deallocate_oldest(self) -> None:
-        """Deallocate a sixteenth of the statements at once: each time takes a round trip."""
-        count = max(MAX_PREPARED_STATEMENTS // 16, 1)
-        self._deallocate([self._names.popitem(last=False)[1] for _ in range(count)])
 
     def _deallocate(self, names: Sequence[bytes]) -> None:
         self._connection.pgconn.exec_(b";".join(b"DEALLOCATE " + name for name in names))

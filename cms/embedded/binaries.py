@@ -51,11 +51,7 @@ def find_binaries(postgres_bin: Path | None, *, data_version: int | None) -> Bin
     if postgres_bin is not None:
         return _check_postgres_bin(postgres_bin, data_version)
     # All of them, so that the error can say which versions there are.
-    candidates = []
-    for folder in program_folders():
-        binaries = inspect_binaries(folder)
-        if binaries:
-            candidates.append(binaries)
+    candidates = [binaries for binaries in map(inspect_binaries, program_folders()) if binaries]
     for binaries in candidates:
         if _fits(binaries, data_version):
             return binaries
@@ -182,8 +178,10 @@ def _copy(folder: Path, copies: Path) -> Path:
         make_own_folder(copies)
         # Under a name of its own until it is complete: a start that is cut off leaves no half copy.
         unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=copies))
+        # Static libraries, build files and documentation are left out: they are most of the files.
+        left_out = shutil.ignore_patterns("*.a", "pgxs", "doc", "man")
         for part in installation.parts:
-            _copy_tree(installation.root / part, unfinished / part)
+            shutil.copytree(installation.root / part, unfinished / part, ignore=left_out)
         _open_to_all(unfinished)
         _move_into_place(unfinished, target)
     return target / folder.relative_to(installation.root)
@@ -203,11 +201,6 @@ def _installation(folder: Path) -> Installation:
         root = folder.parent
         parts = [Path(folder.name), Path("lib"), Path("share")]
     return Installation(root, [part for part in parts if (root / part).is_dir()])
-
-
-def _copy_tree(source: Path, target: Path) -> None:
-    # Static libraries, build files and documentation are left out: they are most of the files.
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.a", "pgxs", "doc", "man"))
 
 
 def _open_to_all(root: Path) -> None:

@@ -101,9 +101,9 @@ def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str
         # The file comes with the command: PostgreSQL finds the folder of its data by `-D` all the
         # same.
         config_file = write_settings(data_folder, present_machine())
-        command += _setting_options(
-            {"config_file": str(config_file), **_socket_settings(sockets), **settings}
-        )
+        all_settings = {"config_file": str(config_file), **_socket_settings(sockets), **settings}
+        for name, value in all_settings.items():
+            command += ["-c", f"{name}={value}"]
         # This ends when the watchdog has closed its output: it does so when the server is started.
         watchdog = subprocess.run(
             [str(argument) for argument in command],
@@ -179,13 +179,6 @@ def _socket_settings(sockets: Path) -> Mapping[str, str]:
         "unix_socket_directories": str(sockets),
         "unix_socket_permissions": "0700",
     }
-
-
-def _setting_options(settings: Mapping[str, str]) -> list[str]:
-    options = []
-    for name, value in settings.items():
-        options += ["-c", f"{name}={value}"]
-    return options
 
 
 def _connect_to(data_folder: DataFolder) -> Postmaster:

@@ -174,7 +174,7 @@ def _operation_id(path: str, method: str) -> str:
 
 def _responses(operation: Operation) -> JsonObject:
     responses: JsonObject = {str(answer.status): _response(answer) for answer in operation.answers}
-    for status in documented_errors(operation.errors):
+    for status in sorted((operation.errors | ANY_ERRORS) & STATUSES):
         # An operation may answer such a status in a form of its own.
         error = {"$ref": f"#/components/responses/{response_name(status)}"}
         responses.setdefault(str(status), error)
@@ -234,11 +234,6 @@ def error_responses() -> dict[str, object]:
 
 def response_name(status: int) -> str:
     return f"Error{status}"
-
-
-def documented_errors(errors: frozenset[int]) -> list[int]:
-    """Return the statuses of an operation's errors, with those that every operation has."""
-    return sorted((errors | ANY_ERRORS) & STATUSES)
 
 
 def _error_response(status: int) -> dict[str, object]:

@@ -21,23 +21,14 @@ from cms.openapi.structure_routes import STRUCTURE_ROUTES
 from cms.schema.model import Collection, Kind
 from cms.schema.system import (
     ACTIVITY,
-    DASHBOARDS,
     ENDPOINTS,
     FILES,
     FLOW_DELIVERIES,
     FLOW_RUNS,
-    FLOWS,
     FOLDERS,
-    NOTIFICATIONS,
-    OPERATIONS,
-    PANELS,
-    PERMISSIONS,
-    PRESETS,
     REVISIONS,
-    ROLES,
     SETTINGS,
-    SHARES,
-    TRANSLATIONS,
+    SYSTEM_TABLES,
     USERS,
     is_system,
 )
@@ -157,10 +148,9 @@ def _endpoint(collection: str, methods: str, row_methods: str) -> list[RowRoute]
 
 def _row_routes() -> list[RowRoute]:
     routes: list[RowRoute] = []
-    for name in (USERS, ROLES, PERMISSIONS, NOTIFICATIONS, PRESETS, TRANSLATIONS, SHARES):
-        routes += _endpoint(name, ANY_LIST, ANY_ROW)
-    for name in (FLOWS, OPERATIONS, DASHBOARDS, PANELS, FOLDERS):
-        routes += _endpoint(name, ANY_LIST, ANY_ROW)
+    for table in SYSTEM_TABLES.values():
+        if (table.is_writable and not table.is_singleton) or table.name == FOLDERS:
+            routes += _endpoint(table.name, ANY_LIST, ANY_ROW)
     # A new file comes as a form as well, which `content_routes.file_routes` describes.
     routes += _endpoint(FILES, "get search patch delete", "get search delete")
     for name in (ACTIVITY, REVISIONS, FLOW_RUNS, FLOW_DELIVERIES):

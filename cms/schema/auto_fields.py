@@ -108,7 +108,7 @@ def auto_values_of(auto_fields: AutoFields, writer: Writer) -> AutoValues:
         value = _auto_value(field, kind, writer)
         # The service itself and anonymous callers have no user: then `user_updated` becomes null,
         # which says that no user wrote last.
-        if value is not None or _is_nullable(field):
+        if value is not None or (field.column and field.column.is_nullable):
             fixed[field.name] = value
         else:
             if_sent[field.name] = value
@@ -235,10 +235,6 @@ def _is_required_of(collection: Collection, field: Field) -> bool:
 
 def _is_marked_required(field: Field) -> bool:
     return bool(field.meta and field.meta.get("required"))
-
-
-def _is_nullable(field: Field) -> bool:
-    return field.column is not None and field.column.is_nullable
 
 
 def _is_sequence_key(field: Field) -> bool:

@@ -160,8 +160,6 @@ def _is_complete(row: CatalogueRow, collections: Mapping[str, Collection]) -> bo
 
 def _relation(row: CatalogueRow, constraint: ForeignKey | None, owner: Collection) -> Relation:
     allowed = row["one_allowed_collections"]
-    if allowed is not None:
-        allowed = tuple(allowed)
     sort_field = owner.fields.get(row["sort_field"] or "")
     order_field = None
     # The setting may name a field that is still to be made.
@@ -173,7 +171,7 @@ def _relation(row: CatalogueRow, constraint: ForeignKey | None, owner: Collectio
         one_collection=row["one_collection"],
         one_field=row["one_field"],
         one_collection_field=row["one_collection_field"],
-        one_allowed_collections=allowed,
+        one_allowed_collections=None if allowed is None else tuple(allowed),
         junction_field=row["junction_field"],
         sort_field=row["sort_field"],
         order_field=order_field,

@@ -42,11 +42,7 @@ def collection_record(collection: Collection) -> Record:
     # Clients tell folders from tables by this null.
     if collection.kind is Kind.FOLDER:
         schema = None
-    return {
-        "collection": collection.name,
-        "meta": _collection_meta(collection),
-        "schema": schema,
-    }
+    return {"collection": collection.name, "meta": _collection_meta(collection), "schema": schema}
 
 
 def _collection_meta(collection: Collection) -> Record | None:
@@ -66,15 +62,12 @@ def field_record(field: Field) -> Record:
 
     An alias has no schema, a field without a record no meta.
     """
-    schema = None
-    if field.column:
-        schema = column_record(field, field.column)
     return {
         "collection": field.collection,
         "field": field.name,
         "type": _type_name(field),
         "meta": _field_meta(field),
-        "schema": schema,
+        "schema": column_record(field, field.column) if field.column else None,
     }
 
 
@@ -108,11 +101,7 @@ def _field_meta(field: Field) -> Record | None:
         return None
     form = _form_of(field) if is_of_system else {}
     meta = {**form, **(field.meta or {}), **_choice_options(field)}
-    record: Record = {
-        "id": meta.get("id"),
-        "collection": field.collection,
-        "field": field.name,
-    }
+    record = {"id": meta.get("id"), "collection": field.collection, "field": field.name}
     for key in FIELD_META:
         record[key] = meta.get(key, DEFAULT_META.get(key))
     if meta.get("searchable") is None:
@@ -187,13 +176,9 @@ def _relation_meta(relation: Relation) -> Record | None:
     is_of_system = is_system(relation.many_collection)
     if relation.id is None and not is_of_system:
         return None
-    allowed = None
-    if relation.one_allowed_collections is not None:
-        allowed = list(relation.one_allowed_collections)
-    junction = None
+    allowed = relation.one_allowed_collections
     # The junction of a many-to-many relation is the table that both of its relations begin in.
-    if relation.junction_field:
-        junction = relation.many_collection
+    junction = relation.many_collection if relation.junction_field else None
     record: Record = {
         "id": relation.id,
         "many_collection": relation.many_collection,
@@ -201,7 +186,7 @@ def _relation_meta(relation: Relation) -> Record | None:
         "one_collection": relation.one_collection,
         "one_field": relation.one_field,
         "one_collection_field": relation.one_collection_field,
-        "one_allowed_collections": allowed,
+        "one_allowed_collections": None if allowed is None else list(allowed),
         "junction_collection": junction,
         "junction_field": relation.junction_field,
         "sort_field": relation.sort_field,

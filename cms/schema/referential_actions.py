@@ -164,10 +164,8 @@ class _Inheritance:
         # A partition may be partitioned itself.
         while name in self._partitioned:
             name = self._partitioned[name]
-        key = None
-        if owner := self._owner(name):
-            key = owner.key
-        return RootTable(self.table(name), self._collection(name), key)
+        owner = self._owner(name)
+        return RootTable(self.table(name), self._collection(name), owner.key if owner else None)
 
     def root_tables(self, collection: str) -> Iterator[RootTable]:
         """Yield the tables that hold items of a collection."""

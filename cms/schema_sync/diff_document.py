@@ -156,10 +156,7 @@ def _named_record(record: Record, section: str) -> Record:
     if section not in NAMELESS or not isinstance(changes, list) or len(changes) != 1:
         return record
     (change,) = changes
-    if change["kind"] == ChangeKind.DELETED:
-        value = change.get("lhs")
-    else:
-        value = change.get("rhs")
+    value = change.get("lhs" if change["kind"] == ChangeKind.DELETED else "rhs")
     if not isinstance(value, dict):
         return record
     names = {key: record[key] for key in KEYS[section]}

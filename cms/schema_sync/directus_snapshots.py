@@ -179,9 +179,9 @@ class _SnapshotConversion:
     def _markers(self, special: object, field_type: FieldType, path: str) -> list[str]:
         markers: list[str] = []
         for marker in dict.fromkeys(special if isinstance(special, list) else ()):
-            unfit = special_inconsistencies(field_type, [marker])
+            unfit = next(special_inconsistencies(field_type, [marker]), None)
             if unfit:
-                self.ignore(path, unfit[0].reason)
+                self.ignore(path, unfit.reason)
             else:
                 markers.append(marker)
         return markers

@@ -167,11 +167,8 @@ def in_words_of_service(record: Record, section: str) -> Record:
 
 def path_of(record: Record, section: str, index: int) -> str:
     """Return `fields[articles.title]`; a record without usable names is known by its index."""
-    texts: list[str] = []
-    for key in KEYS[section]:
-        name = record.get(key)
-        if isinstance(name, str):
-            texts.append(name)
+    names = [record.get(key) for key in KEYS[section]]
+    texts = [name for name in names if isinstance(name, str)]
     # Many permissions have the same names, so their index tells them apart.
     if len(texts) < len(KEYS[section]) or section in NAMELESS:
         return f"{section}[{index}]"
@@ -231,9 +228,7 @@ def _lists_filled_twice(relations: RecordsByName) -> list[Problem]:
     lists: set[tuple[object, object]] = set()
     for record in relations.values():
         meta = record.get("meta")
-        one_field = None
-        if isinstance(meta, Mapping):
-            one_field = meta.get("one_field")
+        one_field = meta.get("one_field") if isinstance(meta, Mapping) else None
         side = (record.get("related_collection"), one_field)
         if one_field is not None and side in lists:
             reason = f'"{side[0]}.{one_field}" lists others already'
