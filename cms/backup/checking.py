@@ -93,6 +93,8 @@ def content_of(transaction: Transaction) -> str | None:
     return None
 
 
+# Whether an archive is complete: it is read, and nothing is changed
+
 MAX_DESCRIPTION_BYTES = 2**26
 """More than the structure of ten thousand collections takes."""
 

@@ -24,6 +24,14 @@ SERVER_PAUSE_SECONDS = 0.1
 RESTART_ATTEMPTS = 3
 """More than one: a server that is killed while it starts may be able to start."""
 
+WORKER_STOP_SECONDS = 12.0
+"""Longer than a stopping worker lets its jobs run."""
+WORKER_PAUSE_SECONDS = 1.0
+
+MAX_PAUSE_SECONDS = 60.0
+HEALTHY_SECONDS = 60.0
+"""A process that ran for so long did not end for the same reason as the one before it."""
+
 
 @contextmanager
 def watched_database(config: Config) -> Iterator[str]:
@@ -102,11 +110,6 @@ class AutoRestart:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-TIMEOUT_SECONDS = 12.0
-"""Longer than a stopping worker lets its jobs run."""
-WORKER_PAUSE_SECONDS = 1.0
-
-
 class WorkerProcess:
     """Keeps a worker running between `start` and `end`."""
 
@@ -138,7 +141,7 @@ class WorkerProcess:
         # Without `start` there is no thread to wait for.
         if self._thread.ident is not None:
             # The thread ends with its worker, and a worker that runs on is killed.
-            self._thread.join(TIMEOUT_SECONDS)
+            self._thread.join(WORKER_STOP_SECONDS)
             self.send_signal(signal.SIGKILL)
             self._thread.join()
         for descriptor in self._parent_pipe:
@@ -185,11 +188,6 @@ def start_module(arguments: Sequence[str], *descriptors: int, dsn: str) -> subpr
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
-
-
-MAX_PAUSE_SECONDS = 60.0
-HEALTHY_SECONDS = 60.0
-"""A process that ran for so long did not end for the same reason as the one before it."""
 
 
 class Backoff:

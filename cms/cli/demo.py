@@ -169,6 +169,8 @@ def _cities(rows_by_id: dict[str, DemoRecord]) -> Iterator[DemoRecord]:
         }
 
 
+# The dashboard: a panel of each type over the data of the demo
+
 # The same id in every installation: a demo that is loaded again replaces its dashboard.
 DASHBOARD = "00000000-0000-4000-8000-00000000d000"
 

@@ -81,6 +81,8 @@ def _format_of(file: str) -> str:
     return "json" if PurePath(file).suffix.lower() == ".json" else "yaml"
 
 
+# A diff as lines for people
+
 # By the kinds of changes: N is new, D is deleted. An edit (E) shows its values instead.
 _SIGNS = {"N": "+", "D": "-"}
 _MAX_VALUE_LENGTH = 60

@@ -332,6 +332,9 @@ def _check(migration: Migration, record: AppliedMigration) -> None:
         )
 
 
+# The migrations of the queue
+
+
 @dataclass(frozen=True, slots=True)
 class QueueMigration:
     """SQL to run in one transaction, and the names of the migrations that it applies."""

@@ -83,6 +83,8 @@ def unreachable(error: psycopg.Error) -> Refused:
     return unavailable("database", "It does not answer")
 
 
+# Refusals by what the project itself has put into the database
+
 _PROJECT_CLASSES = frozenset(
     {
         "09",  # a trigger

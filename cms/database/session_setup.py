@@ -168,6 +168,9 @@ async def _configure_of_library(connection: psycopg.AsyncConnection, *, schema: 
         await check_schema_async(connection, schema)
 
 
+# What `cms doctor` reports
+
+
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
     """A server as the service's account sees it; `version` is a number, 140005 for 14.5."""

@@ -78,6 +78,8 @@ class _Measured:
         self._meter.note(self._texts, time.perf_counter() - self._began, error)
 
 
+# Names of statements for traces: what a statement does, without its text
+
 _IDENTIFIER = r'"(?:[^"]|"")+"'
 _TABLE = rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})?"
 _WRITE = re.compile(rf"\b(INSERT INTO|UPDATE|DELETE FROM) ({_TABLE})")

@@ -390,6 +390,9 @@ class Wire:
         return psycopg.errors.error_from_result(result, encoding="utf-8")
 
 
+# Parameters of statements as text
+
+
 def parameter_texts(values: Sequence[object]) -> list[Any]:
     """Return the parameters of a statement as PostgreSQL's input functions read them."""
     # Nearly all are texts: they are encoded here, without a call for each.

@@ -221,6 +221,9 @@ def _move_into_place(unfinished: Path, target: Path) -> None:
             raise
 
 
+# Programs beside the server's, such as pg_dump
+
+
 def find_program(name: str, *, postgres_bin: Path | None, major: int) -> Path:
     """Return the program of the version `major`, else of the nearest newer one.
 

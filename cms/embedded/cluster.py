@@ -129,6 +129,10 @@ def _flush(folder: Path) -> None:
         os.close(descriptor)
 
 
+# Settings that depend on the machine, in a file of their own, which includes postgresql.conf: what
+# is set there, or by ALTER SYSTEM, overrides them
+
+
 def machine_settings(machine: Machine) -> dict[str, str]:
     """Return PostgreSQL's settings for a machine on which the service itself runs too.
 

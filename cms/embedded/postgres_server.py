@@ -253,6 +253,9 @@ def _log_end(data_folder: DataFolder) -> str:
     return f"Its log {newest} ends with:\n" + "\n".join(lines[-5:])
 
 
+# The process that serves a cluster and its address, by the file `postmaster.pid`
+
+
 @dataclass(frozen=True, slots=True)
 class Postmaster:
     """The contents of `postmaster.pid`; the server may have ended."""

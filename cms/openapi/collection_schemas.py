@@ -285,6 +285,8 @@ def _with_comment(schema: JsonSchema, collection: Collection) -> JsonSchema:
     return schema
 
 
+# Examples of rows, made of the schemas of their fields
+
 _TEXT_EXAMPLE = "text"
 _ENCODED = "dGV4dA=="
 _FORMATS: Mapping[object, str] = MappingProxyType(

@@ -59,6 +59,34 @@ class Served(NamedTuple):
     session_cookie: str
 
 
+def read_openapi(store: Store, identity: Identity, served: Served) -> bytes:
+    """Return the document of OpenAPI for a caller, as JSON."""
+    for attempt in store.unversioned_reads(identity):
+        with attempt as context:
+            answer = _cached_openapi(context, served=served)
+    return answer
+
+
+def _cached_openapi(context: RequestContext, *, served: Served) -> bytes:
+    # Callers with equal policies are shown the same.
+    key = "openapi", context.actor.policy, served.prefix
+    return context.snapshot.documents.setdefault_with(key, lambda: _openapi(context, served))
+
+
+def _openapi(context: RequestContext, served: Served) -> bytes:
+    visible = VisibleCollections.of(context.actor.policy, context.snapshot.catalogue)
+    return jsontext.dumps(_plain(openapi_document(visible, served)))
+
+
+def _plain(value: object) -> object:
+    """Return a value with dicts for all mappings, which are written as JSON."""
+    if isinstance(value, Mapping):
+        return {key: _plain(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(element) for element in value]
+    return value
+
+
 def openapi_document(visible: VisibleCollections, served: Served) -> JsonObject:
     """Return the description of an application for a caller."""
     paths: JsonObject = {}
@@ -194,6 +222,8 @@ def _content(content: Mapping[str, JsonSchema]) -> JsonObject:
     return {media_type: {"schema": schema} for media_type, schema in content.items()}
 
 
+# Errors: one response for each status, with an example of each code
+
 ERRORS = "Errors"
 
 STATUSES = frozenset(STATUS.values())
@@ -251,31 +281,3 @@ def _error_response(status: int) -> dict[str, object]:
     if status == 503:
         response["headers"] = described_headers(RETRY_AFTER)
     return response
-
-
-def read_openapi(store: Store, identity: Identity, served: Served) -> bytes:
-    """Return the document of OpenAPI for a caller, as JSON."""
-    for attempt in store.unversioned_reads(identity):
-        with attempt as context:
-            answer = _cached_openapi(context, served=served)
-    return answer
-
-
-def _cached_openapi(context: RequestContext, *, served: Served) -> bytes:
-    # Callers with equal policies are shown the same.
-    key = "openapi", context.actor.policy, served.prefix
-    return context.snapshot.documents.setdefault_with(key, lambda: _openapi(context, served))
-
-
-def _openapi(context: RequestContext, served: Served) -> bytes:
-    visible = VisibleCollections.of(context.actor.policy, context.snapshot.catalogue)
-    return jsontext.dumps(_plain(openapi_document(visible, served)))
-
-
-def _plain(value: object) -> object:
-    """Return a value with dicts for all mappings, which are written as JSON."""
-    if isinstance(value, Mapping):
-        return {key: _plain(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(element) for element in value]
-    return value

@@ -123,6 +123,8 @@ def _own_routes(
     }
 
 
+# The routes of rows of system collections, and of any collection
+
 ANY_LIST = "get search post patch delete"
 ANY_ROW = "get search patch delete"
 

@@ -265,6 +265,8 @@ def missing(field: Field) -> Problem:
     )
 
 
+# Archiving: one field of a collection tells archived items from active ones
+
 _ARCHIVE_VALUES = ("archive_value", "unarchive_value")
 
 

@@ -80,6 +80,9 @@ def _owners(collections: Mapping[str, Collection]) -> dict[str, KeyedCollection]
     return owners
 
 
+# Relations: recorded ones, and foreign keys without a record
+
+
 def constraints_of(keys: Iterable[CatalogueRow]) -> list[ForeignKey]:
     """Return the foreign keys that have one column."""
     constraints: list[ForeignKey] = []

@@ -107,12 +107,11 @@ def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueR
     if not is_system(collection):
         return list(map(_compact, stored))
     table = system_table(collection)
-    metas: list[CatalogueRow] = []
-    for field, markers in table.special.items():
-        metas.append({"collection": collection, "field": field, "special": list(markers)})
-    for field in table.aliases:
-        metas.append({"collection": collection, "field": field, "special": ["o2m"]})
-    return metas
+    special = {**table.special, **dict.fromkeys(table.aliases, ("o2m",))}
+    return [
+        {"collection": collection, "field": field, "special": list(markers)}
+        for field, markers in special.items()
+    ]
 
 
 # Columns

@@ -363,6 +363,8 @@ def _refuse(problems: list[Problem]) -> None:
         raise Refused(problems)
 
 
+# Fields as clients of Directus write them, in the words of this service (docs/directus.md)
+
 _FORMER_MARKERS = {"boolean": "cast-boolean", "csv": "cast-csv", "json": "cast-json"}
 """Special markers by their former names."""
 

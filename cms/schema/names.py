@@ -57,6 +57,8 @@ def duplicate_name_problem(name: object) -> Problem:
     return invalid_payload(reason, field="field", value=name).problems[0]
 
 
+# Names of fields as queries, rules and settings write them
+
 # `year(published)`: names of functions have small letters only; the name of the field may be any.
 _CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
 

@@ -166,6 +166,8 @@ def _follow_group_title(
         options["groupTitle"] = apply_to_path(options["groupTitle"], target, change)
 
 
+# Options of interfaces and displays
+
 # Options of Directus's interfaces and displays. Those of a relation name fields of the collection
 # that the field leads to: of a list of junctions, of the junctions.
 _OF_TARGET: Mapping[str, FollowChange] = MappingProxyType(

@@ -217,6 +217,8 @@ def related(catalogue: Catalogue, collection: str, field: str) -> Relation | Non
     return catalogue.by_many.get((collection, field)) or catalogue.by_one.get((collection, field))
 
 
+# How forms show the fields of system collections, whose settings no table holds
+
 _INTERFACES_BY_NAME = {
     "icon": "select-icon",
     "color": "select-color",

@@ -223,6 +223,9 @@ def _change_collections(structure: StructureTransaction, diffs: Iterable[RecordD
         collections.update_all(structure.transaction, structure.context, patches=patches)
 
 
+# Types of columns, changed beside the foreign keys that they are part of
+
+
 def has_new_form(before: Record, after: Record) -> bool:
     """Tell whether a field has another type or size than before."""
     return before["type"] != after["type"] or _sizes(before) != _sizes(after)

@@ -145,6 +145,8 @@ def of_section(diffs: Sequence[RecordDiff], section: str) -> list[RecordDiff]:
     return [diff for diff in diffs if diff.section == section]
 
 
+# Records as the payloads of calls that create or change them
+
 _LATER = ("group", "item_duplication_fields")
 """Settings of a collection that name other collections, which may not be there yet."""
 

@@ -64,6 +64,8 @@ def is_yaml(media_type: str) -> bool:
     return media_type in _YAML_MEDIA_TYPES
 
 
+# YAML of clients
+
 MAX_LEVELS = 250
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")

@@ -100,6 +100,8 @@ def _below(path: str, problem: Problem) -> Problem:
     return replace(problem, message=f"Invalid payload. {path}: {message}", extensions=extensions)
 
 
+# Deletions, and the data that is lost by them
+
 _LOST_CONTENT = ("roles", "flows", "dashboards")
 
 

@@ -184,6 +184,9 @@ def _named_records(diffs: Iterable[RecordDiff], renames: Iterable[Rename]) -> li
     return list(named.values())
 
 
+# Renamed fields
+
+
 def due_renames(snapshot: SchemaSnapshot, renames: Iterable[Rename]) -> list[Rename]:
     """Return the renames that a structure lacks, in an order in which each new name is free.
 
