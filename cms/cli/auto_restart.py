@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
-from types import TracebackType
 
 from cms.cli.session import DatabaseLost, announce
 from cms.config import Config
@@ -67,12 +66,7 @@ class AutoRestart:
     def __enter__(self) -> None:
         self._thread.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._has_ended.set()
         if self._failure is not None:
             raise DatabaseLost(

@@ -190,6 +190,10 @@ def _comma_separated(parse_part: Callable[[str], str]) -> Callable[[str], tuple[
     return parse
 
 
+def _list_of(takes: str, parse_part: Callable[[str], str]) -> SettingType:
+    return SettingType(takes, _comma_separated(parse_part), ",".join)
+
+
 def _names(pattern: str) -> Callable[[str], tuple[str, ...]]:
     """Return a parser of names that match a pattern; it raises ValueError for repeated names."""
     parse = _comma_separated(matched(pattern))
@@ -282,24 +286,16 @@ LIFETIME = _duration(timedelta(days=3650))
 UP_TO_A_DAY = _duration(timedelta(days=1))
 TIME_ZONE = SettingType("the name of a time zone such as Europe/Berlin", _time_zone, str)
 RETENTION = SettingType("a span such as 90d, 8w, 12mo or 2y", _retention)
-ADDRESSES = SettingType(
-    "addresses such as https://example.com/welcome, with commas between them",
-    _comma_separated(_web_address),
-    ",".join,
+ADDRESSES = _list_of(
+    "addresses such as https://example.com/welcome, with commas between them", _web_address
 )
 ORIGINS = SettingType(
     "true or * for any, false, or origins such as https://example.com with commas between",
     _origins,
     ",".join,
 )
-METHODS = SettingType(
-    "methods with commas between them", _comma_separated(matched("[A-Z]+")), ",".join
-)
-HEADERS = SettingType(
-    "names of headers with commas between them",
-    _comma_separated(matched("[A-Za-z0-9-]+")),
-    ",".join,
-)
+METHODS = _list_of("methods with commas between them", matched("[A-Z]+"))
+HEADERS = _list_of("names of headers with commas between them", matched("[A-Za-z0-9-]+"))
 HOPS = SettingType("true, false, or how many proxies there are, up to 16", _hops)
 STATEMENT_TIME = _duration(timedelta(days=24))  # the server counts milliseconds in 31 bits
 NETWORKS = SettingType(
@@ -307,10 +303,9 @@ NETWORKS = SettingType(
     _networks,
     lambda networks: ",".join(map(str, networks)),
 )
-MEDIA_TYPES = SettingType(
+MEDIA_TYPES = _list_of(
     "media types such as image/*,application/pdf",
-    _comma_separated(lambda part: matched(r"[\w.+-]+/([\w.+-]+|\*)|\*/\*")(part.lower())),
-    ",".join,
+    lambda part: matched(r"[\w.+-]+/([\w.+-]+|\*)|\*/\*")(part.lower()),
 )
 LOCATIONS = SettingType(
     "names such as local,s3, each once: small letters, digits and _, first the default",
@@ -325,17 +320,12 @@ PROVIDERS = SettingType(
 DRIVER = choice("local", "s3", "gcs", "azure")
 ENDPOINT = SettingType("an address such as https://s3.example.com", _web_address)
 
-VARIABLES = SettingType(
-    "names of variables with commas between them",
-    _comma_separated(matched(r"[A-Za-z_][A-Za-z0-9_]*")),
-    ",".join,
+VARIABLES = _list_of(
+    "names of variables with commas between them", matched(r"[A-Za-z_][A-Za-z0-9_]*")
 )
-HOSTS = SettingType(
+HOSTS = _list_of(
     "hosts such as api.example.com, or *.example.com, with commas between them",
-    _comma_separated(
-        lambda part: matched(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")(part.lower())
-    ),
-    ",".join,
+    lambda part: matched(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")(part.lower()),
 )
 SENDFILE = SettingType(
     "x-sendfile, or the path of nginx's internal location such as /protected",

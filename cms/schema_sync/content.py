@@ -122,21 +122,19 @@ def _roles(reader: _ContentReader) -> list[Record]:
 
 def _permissions(reader: _ContentReader) -> list[Record]:
     roles = reader.names(ROLES)
-    records = []
-    for row in reader.rows(PERMISSIONS):
-        record = reader.record(PERMISSIONS, row)
-        # The role comes first, because it names the permission to a reader of the document.
-        records.append({"role": roles[row["role"]], **record})
-    return records
+    # The role comes first, because it names the permission to a reader of the document.
+    return [
+        {"role": roles[row["role"]], **reader.record(PERMISSIONS, row)}
+        for row in reader.rows(PERMISSIONS)
+    ]
 
 
 def _settings(reader: _ContentReader) -> list[Record]:
     roles = reader.names(ROLES)
-    records = []
-    for row in reader.rows(SETTINGS):
-        role = roles[row[REGISTRATION_ROLE]]
-        records.append({**reader.record(SETTINGS, row), REGISTRATION_ROLE: role})
-    return records
+    return [
+        {**reader.record(SETTINGS, row), REGISTRATION_ROLE: roles[row[REGISTRATION_ROLE]]}
+        for row in reader.rows(SETTINGS)
+    ]
 
 
 def _flows(reader: _ContentReader) -> list[Record]:
@@ -176,11 +174,10 @@ def _dashboards(reader: _ContentReader) -> list[Record]:
     for row in sorted(reader.rows(PANELS), key=_panel_order):
         siblings = panels.setdefault(row["dashboard"], [])
         siblings.append(reader.record(PANELS, row))
-    records = []
-    for row in reader.rows(DASHBOARDS):
-        own_panels = panels.get(row["id"], [])
-        records.append(reader.record(DASHBOARDS, row, panels=own_panels))
-    return records
+    return [
+        reader.record(DASHBOARDS, row, panels=panels.get(row["id"], []))
+        for row in reader.rows(DASHBOARDS)
+    ]
 
 
 def _panel_order(row: ContentRow) -> tuple[object, ...]:
