@@ -20,6 +20,7 @@ from cms.config.settings import MAX_DEFAULT_WORKERS, SETTINGS, Setting
 from cms.distribution import install_command
 from cms.hashing.hash_parameters import MIN_MEMORY_PER_LANE, HashParameters
 from cms.processes.machine import present_machine
+from cms.text_shapes import url_host
 
 Network = IPv4Network | IPv6Network
 
@@ -275,7 +276,8 @@ def _with_defaults(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         # Lists without a value are empty, and not None.
         if name.endswith(("_allow_list", "_deny_list")):
             complete[name] = value or ()
-    public_url = values["public_url"] or _local_url(values["host"], values["port"])
+    local_url = f"http://{url_host(values['host'])}:{values['port']}"
+    public_url = values["public_url"] or local_url
     complete["public_url"] = public_url
     if values["session_cookie_secure"] is None:
         complete["session_cookie_secure"] = public_url.startswith("https:")
@@ -293,12 +295,6 @@ def _with_defaults(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if values["web_concurrency"] is None:
         complete["web_concurrency"] = min(max(present_machine().cores, 2), MAX_DEFAULT_WORKERS)
     return complete
-
-
-def _local_url(host: str, port: int) -> str:
-    if ":" in host:  # an address of IPv6
-        host = f"[{host}]"
-    return f"http://{host}:{port}"
 
 
 def _read_location(name: str, sources: Sources, folder: Path, problems: list[str]) -> Location:

@@ -16,6 +16,7 @@ from cms.openapi.json_schemas import (
     JsonSchema,
     array_of,
     component_part,
+    described,
     object_of,
     reference,
 )
@@ -250,10 +251,9 @@ _ERROR_DESCRIPTIONS = {
 
 def error_schema() -> JsonSchema:
     """Return the component of every error."""
-    extensions = {**object_of({"code": TEXT}), "description": "The code, and details."}
+    extensions = described(object_of({"code": TEXT}), "The code, and details.")
     problem = object_of({"message": TEXT, "extensions": extensions})
-    description = "There may be other problems: nothing more was looked at."
-    more = {**FLAG, "description": description}
+    more = described(FLAG, "There may be other problems: nothing more was looked at.")
     return object_of({"errors": array_of(problem)}, {"more": more})
 
 
