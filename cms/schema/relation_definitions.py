@@ -30,6 +30,7 @@ from cms.schema.names import (
     invalid_field_name_reason,
     invalid_name_reason,
 )
+from cms.schema.reasons import NO_NAME_OR_NULL
 from cms.schema.system import RELATIONS
 
 
@@ -78,7 +79,7 @@ def parse_relation(
     field = _text(payload.get("field"), "field", "it must be a name", problems)
     related = payload.get("related_collection")
     if related is not None:
-        related = _text(related, "related_collection", "it must be a name or null", problems)
+        related = _text(related, "related_collection", NO_NAME_OR_NULL, problems)
     junction = _junction(payload, problems)
     if problems or collection is None or field is None:
         raise Refused(problems)

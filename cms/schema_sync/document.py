@@ -32,7 +32,7 @@ from cms.schema.meta_settings import (
     unknown_keys,
 )
 from cms.schema.payload import REPEATED
-from cms.schema.reasons import NO_ARRAY, NO_OBJECT, not_one_of
+from cms.schema.reasons import NO_ARRAY, NO_NAME_OR_NULL, NO_OBJECT, not_one_of
 from cms.schema.records import Record
 from cms.schema.system import is_system
 from cms.schema.types import TYPES, type_named
@@ -215,7 +215,7 @@ def _problems_of_text(record: Record, key: str, path: str) -> list[Problem]:
     value = record.get(key)
     if value is None or isinstance(value, str):
         return []
-    return [setting_value_problem(f"{path}.{key}", "it must be a name or null", value)]
+    return [setting_value_problem(f"{path}.{key}", NO_NAME_OR_NULL, value)]
 
 
 def inconsistencies(sections: Mapping[str, RecordsByName]) -> list[Problem]:
