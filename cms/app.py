@@ -50,13 +50,13 @@ from cms.http import (
 from cms.http.answers.error_handlers import add_error_handlers
 from cms.http.answers.missing_rights import MissingRights
 from cms.http.external_logins import ExternalLogins
-from cms.http.middleware.authentication import Authentication
+from cms.http.middleware.address_checks import AddressChecks
 from cms.http.middleware.cors import cors_middleware
 from cms.http.middleware.rate_limit import RateLimit
 from cms.http.middleware.request_tracing import RequestTracing
-from cms.http.middleware.system_collections import SystemCollectionGuard
 from cms.http.middleware.writers import NoteOfWriters
 from cms.http.ping import Ping
+from cms.http.requests.authenticator import Authenticator
 from cms.http.requests.cookies import Cookies
 from cms.http.requests.host_identity import Identify
 from cms.http.requests.media import JsonHandler
@@ -212,19 +212,18 @@ def _middleware(
 
     Requests are counted first of all. A preflight is answered before anybody is identified.
     """
-    limits = [RateLimit(limiter, trusted_proxies=config.ip_trust_proxy)] if limiter else []
+    authenticator = Authenticator(
+        issuer.secret,
+        origins=Origins.from_config(config),
+        trusted_proxies=config.ip_trust_proxy,
+        identify=identify,
+        may_be_unknown=config.embedded_unknown == "public",
+    )
     return [
-        RequestTracing(store, varies_by_cookie=identify is not None),
-        *limits,
+        RequestTracing(store, authenticator, varies_by_cookie=identify is not None),
+        *([RateLimit(limiter)] if limiter else []),
         *cors_middleware(config),
-        Authentication(
-            issuer.secret,
-            origins=Origins.from_config(config),
-            trusted_proxies=config.ip_trust_proxy,
-            identify=identify,
-            may_be_unknown=config.embedded_unknown == "public",
-        ),
-        SystemCollectionGuard(store),
+        AddressChecks(store),
         *([NoteOfWriters(store.writers)] if store.writers else []),
     ]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import falcon
 
 from cms.etags import etag_of, matches_etag
+from cms.http.requests.request import Request
 from cms.items.read.reads import ReadAnswer
 
 
-def send_with_etag(request: falcon.Request, response: falcon.Response, answer: ReadAnswer) -> None:
+def send_with_etag(request: Request, response: falcon.Response, answer: ReadAnswer) -> None:
     """Send one item or a list."""
     tag = etag_of(answer.body, answer.version)
     response.set_header("ETag", tag)
