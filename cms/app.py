@@ -63,7 +63,7 @@ from cms.http.requests.media import JsonHandler
 from cms.http.requests.origins import Origins
 from cms.http.requests.paths import PING_PATH, Router, without_last_slash
 from cms.http.requests.request import Request
-from cms.http.requests.request_body import close_if_unread, request_body
+from cms.http.requests.request_body import RequestBody, close_if_unread
 from cms.logs import start_logging
 from cms.processes.memory import limit_arenas
 from cms.processes.wait_slots import WaitSlots
@@ -111,13 +111,16 @@ class App(falcon.App[Request, falcon.Response]):
 
     def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request; whether its connection is closed is decided here."""
-        env["PATH_INFO"] = without_last_slash(env)
-        if env.get("PATH_INFO") == PING_PATH and (pong := self._ping.answer(env, start_response)):
+        path = env.setdefault("PATH_INFO", "")
+        if path.endswith("/"):
+            path = env["PATH_INFO"] = without_last_slash(env)
+        if path == PING_PATH and (pong := self._ping.answer(env, start_response)):
             return pong
-        body = request_body(env)
         # Before Falcon makes its request of it: everything that reads the body reads this one.
-        env["wsgi.input"] = body
-        return super().__call__(env, close_if_unread(env, body, start_response))
+        body = env["wsgi.input"] = RequestBody(env)
+        if not body.has_ended:
+            start_response = close_if_unread(env, body, start_response)
+        return super().__call__(env, start_response)
 
     @property
     def is_immediate(self) -> Callable[[Mapping[str, Any]], bool]:

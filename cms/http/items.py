@@ -34,59 +34,43 @@ from cms.store.store import Store
 class _StoreResource:
     """Base of the resources of items; `collection` is for paths that do not name one."""
 
-    def __init__(self, store: Store, collection: str | None = None) -> None:
+    def __init__(self, store: Store, collection: str = "") -> None:
         self._store = store
         self._collection = collection
-
-    def _name(self, collection: str | None) -> str:
-        """Return the collection of a request: that of its path, else that of the resource."""
-        name = self._collection if collection is None else collection
-        assert name is not None
-        return name
 
 
 class ItemsResource(_StoreResource):
     """Several items, or the only item of a singleton."""
 
-    def on_get(
-        self, request: Request, response: falcon.Response, collection: str | None = None
-    ) -> None:
+    def on_get(self, request: Request, response: falcon.Response, collection: str = "") -> None:
         send_list(
             self._store,
             request,
             response,
-            ReadRequest(self._name(collection), request.query_string),
+            ReadRequest(collection or self._collection, request.query_string),
         )
 
-    def on_query(
-        self, request: Request, response: falcon.Response, collection: str | None = None
-    ) -> None:
+    def on_query(self, request: Request, response: falcon.Response, collection: str = "") -> None:
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
-        read_request = ReadRequest(self._name(collection), params=params_of(request))
+        read_request = ReadRequest(collection or self._collection, params=params_of(request))
         send_search(self._store, request, response, read_request)
 
-    def on_post(
-        self, request: Request, response: falcon.Response, collection: str | None = None
-    ) -> None:
+    def on_post(self, request: Request, response: falcon.Response, collection: str = "") -> None:
         payload = read_json(request)
         if not isinstance(payload, dict | list):
             raise invalid_payload("The body must be an item or an array of items")
-        target = write_target(request, self._name(collection))
+        target = write_target(request, collection or self._collection)
         send_written(response, writes.create(self._store, request.identity, target, payload))
 
-    def on_patch(
-        self, request: Request, response: falcon.Response, collection: str | None = None
-    ) -> None:
+    def on_patch(self, request: Request, response: falcon.Response, collection: str = "") -> None:
         payload = read_selection(request)
-        target = write_target(request, self._name(collection))
+        target = write_target(request, collection or self._collection)
         written = writes.update_many(self._store, request.identity, target, payload)
         send_written(response, written)
 
-    def on_delete(
-        self, request: Request, response: falcon.Response, collection: str | None = None
-    ) -> None:
+    def on_delete(self, request: Request, response: falcon.Response, collection: str = "") -> None:
         payload = read_selection(request)
-        target = write_target(request, self._name(collection))
+        target = write_target(request, collection or self._collection)
         writes.delete_many(self._store, request.identity, target, payload)
         response.status = falcon.HTTP_204
 
@@ -181,11 +165,11 @@ class ItemResource(_StoreResource):
         self,
         request: Request,
         response: falcon.Response,
-        collection: str | None = None,
+        collection: str = "",
         *,
         key: str,
     ) -> None:
-        read_request = ReadRequest(self._name(collection), request.query_string)
+        read_request = ReadRequest(collection or self._collection, request.query_string)
         send_with_etag(
             request,
             response,
@@ -196,12 +180,12 @@ class ItemResource(_StoreResource):
         self,
         request: Request,
         response: falcon.Response,
-        collection: str | None = None,
+        collection: str = "",
         *,
         key: str,
     ) -> None:
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
-        read_request = ReadRequest(self._name(collection), params=params_of(request))
+        read_request = ReadRequest(collection or self._collection, params=params_of(request))
         identity = request.identity
         response.data = read_one(self._store, identity, read_request, key=key).body
 
@@ -209,12 +193,12 @@ class ItemResource(_StoreResource):
         self,
         request: Request,
         response: falcon.Response,
-        collection: str | None = None,
+        collection: str = "",
         *,
         key: str,
     ) -> None:
         payload = read_json(request)
-        target = write_target(request, self._name(collection))
+        target = write_target(request, collection or self._collection)
         written = writes.update_one(self._store, request.identity, target, key=key, payload=payload)
         send_written(response, written)
 
@@ -222,12 +206,12 @@ class ItemResource(_StoreResource):
         self,
         request: Request,
         response: falcon.Response,
-        collection: str | None = None,
+        collection: str = "",
         *,
         key: str,
     ) -> None:
         require_no_body(request)
-        target = write_target(request, self._name(collection))
+        target = write_target(request, collection or self._collection)
         writes.delete_one(self._store, request.identity, target, key=key)
         response.status = falcon.HTTP_204
 

@@ -22,7 +22,7 @@ from cms.database.error_mapping import Deadlock, Stale, UndefinedName, Unexpecte
 from cms.database.reader import Reader
 from cms.errors import Refused, unavailable
 from cms.schema.model import Version
-from cms.store.actors import find_actor, own_address
+from cms.store.actors import find_actor
 from cms.store.context import RequestContext
 from cms.store.counters import check_version, lock_version
 from cms.store.current_version import current_version
@@ -207,8 +207,7 @@ class ReadAttempt(Attempt):
             if self.reader is database.primary:
                 fetch = transaction.execute
         actor = find_actor(self._snapshot, self.identity, fetch)
-        address = own_address(self.identity)
-        return RequestContext(self._snapshot, actor, fetch, self.reader, address)
+        return RequestContext(self._snapshot, actor, fetch, self.reader, self.identity)
 
     def _finish(self) -> None:
         if self.compares_version and self.context:

@@ -14,7 +14,7 @@ from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_payload, unavailable
 from cms.hashing.passwords import Passwords, limited_hashing
 from cms.schema.model import Version
-from cms.store.actors import actor_of, admit, find_actor, own_address
+from cms.store.actors import actor_of, admit, find_actor
 from cms.store.attempts import ATTEMPTS, Attempt, Retries
 from cms.store.context import RequestContext
 from cms.store.counters import check_version, lock_version
@@ -147,7 +147,7 @@ class WriteAttempt(Attempt):
 
     def _new_context(self, fetch: Fetch) -> RequestContext:
         actor = find_actor(self._snapshot, self.identity, fetch)
-        return RequestContext(self._snapshot, actor, fetch, ip=own_address(self.identity))
+        return RequestContext(self._snapshot, actor, fetch, identity=self.identity)
 
     def _finish(self) -> None:
         if self.context and self._transaction:
@@ -250,4 +250,4 @@ def _lock_structure(
     actor = admit(actor_of(snapshot, identity, rows), identity)
     # Once more, now that rights cannot change any more.
     require_admin(actor)
-    return RequestContext(snapshot, actor, transaction.execute, ip=own_address(identity))
+    return RequestContext(snapshot, actor, transaction.execute, identity=identity)

@@ -40,6 +40,7 @@ class RequestTracing:
 
     def process_request(self, request: Request, response: falcon.Response) -> None:
         request.authenticator = self._authenticator
+        request.trusted_proxies = self._authenticator.trusted_proxies
         if tracing.active is not None:
             request.span = tracing.active.begin_request(request.env)
         # Measured only if the header asks for it, so that other requests cost nothing more.

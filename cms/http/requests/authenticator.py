@@ -73,7 +73,7 @@ class Authenticator:
         # Access tokens are JWTs of three parts; static tokens have no dots.
         if token.count(".") == 2:
             return self._from_access_token(token)
-        return Identity(token=self._digest(token))
+        return Identity(token=self._digests.get(token) or self._digest(token))
 
     def _from_browser(self, request: falcon.Request) -> Identity:
         """Return the user of the surrounding application, else the caller of the session cookie."""

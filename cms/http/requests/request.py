@@ -37,7 +37,8 @@ class Request(falcon.Request):
     `sent_method` is the method that the client sent, `digest` the digest of a body that was read.
     `usage` is what is left of the rate limits, None where there are none. `span` is that of its
     trace, where there is one. `statement_seconds` is the time that statements of the thread had
-    taken before the request, where `Server-Timing` is asked for.
+    taken before the request, where `Server-Timing` is asked for. `trusted_proxies` is how many
+    proxies before the service are trusted to say where a request came from.
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class Request(falcon.Request):
         "sent_method",
         "span",
         "statement_seconds",
+        "trusted_proxies",
         "usage",
     )
 
@@ -66,6 +68,7 @@ class Request(falcon.Request):
         self.statement_seconds: float | None = None
         # The middleware sets these.
         self.authenticator: Authenticator | None = None
+        self.trusted_proxies = 0
         self.limiter: RateLimiter | None = None
         self.usage: Usage | None = None
         self._identity: Identity | None = None
@@ -74,11 +77,6 @@ class Request(falcon.Request):
     def is_over_limit(self) -> bool:
         """Whether a rate limit has been exceeded."""
         return self.usage is not None and not self.usage.passed
-
-    @property
-    def trusted_proxies(self) -> int:
-        """How many proxies before the service are trusted to say where a request came from."""
-        return self.authenticator.trusted_proxies if self.authenticator else 0
 
     @property
     def address(self) -> str:
@@ -103,9 +101,9 @@ class Request(falcon.Request):
         application around the service may take long to answer.
         """
         if self._identity is None:
+            identity = self.authenticator.identify(self) if self.authenticator else ANONYMOUS
             # Set only after success: a second call after a refusal must be refused as well, and not
             # find an anonymous caller.
-            identity = self.authenticator.identify(self) if self.authenticator else ANONYMOUS
             self._identity = identity.with_client(self.client)
         return self._identity
 

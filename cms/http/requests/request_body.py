@@ -34,12 +34,20 @@ StartResponse = Callable[..., Any]
 
 
 class RequestBody:
-    """The body of a request; `length` is the announced one, None for a chunked body."""
+    """The body of a request; one without a length is chunked, or there is none."""
 
-    def __init__(self, stream: Any, length: int | None) -> None:
-        self._stream = stream
-        self._bytes_left = length
-        self.has_ended = length == 0
+    def __init__(self, environ: Mapping[str, Any]) -> None:
+        self._stream = environ["wsgi.input"]
+        self._bytes_left: int | None = 0
+        """The bytes of the announced length that are unread, None for a chunked body."""
+        announced = environ.get("CONTENT_LENGTH") or ""
+        if announced.isdecimal() and len(announced) <= MAX_LENGTH_DIGITS:
+            self._bytes_left = int(announced)
+        # The server promises that reading ends by itself. Without that promise a read could wait
+        # for ever, so the body counts as empty.
+        elif environ.get("wsgi.input_terminated") and not announced:
+            self._bytes_left = None
+        self.has_ended = self._bytes_left == 0
         self._is_broken = False
 
     def read(self, size: int | None = -1) -> bytes:
@@ -105,17 +113,6 @@ def _is_of_broken_body(error: Exception) -> bool:
     return is_of_server or isinstance(error, _BROKEN_BODY_ERRORS)
 
 
-def request_body(environ: Mapping[str, Any]) -> RequestBody:
-    """Return the body of a request; one without a length is chunked, or there is none."""
-    content_length = environ.get("CONTENT_LENGTH") or ""
-    if content_length.isdecimal() and len(content_length) <= MAX_LENGTH_DIGITS:
-        return RequestBody(environ["wsgi.input"], int(content_length))
-    # The server promises that reading ends by itself. Without that promise a read could wait for
-    # ever, so the body counts as empty.
-    is_chunked = environ.get("wsgi.input_terminated") and not content_length
-    return RequestBody(environ["wsgi.input"], None if is_chunked else 0)
-
-
 def read_limited(stream: ReadableIO, max_bytes: int) -> bytes:
     """Return all of a body; raises `Refused` CONTENT_TOO_LARGE for more than `max_bytes` bytes."""
     raw = bytearray()
@@ -137,10 +134,8 @@ def close_if_unread(
 ) -> StartResponse:
     """Return a `start_response` that closes the connection where the body is left unread."""
     # `cms.ends_unread`: the service's own web server sees to it without help.
-    if (
-        body.has_ended
-        or "cms.ends_unread" in environ
-        or not (environ.get("CONTENT_LENGTH") or environ.get("HTTP_TRANSFER_ENCODING"))
+    if "cms.ends_unread" in environ or not (
+        environ.get("CONTENT_LENGTH") or environ.get("HTTP_TRANSFER_ENCODING")
     ):
         return start_response
 

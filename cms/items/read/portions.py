@@ -8,12 +8,6 @@ from cms.query.sql.statement import Statement
 from cms.store.store import Store
 
 
-def may_be_large(store: Store, statement: Statement) -> bool:
-    """Tell whether the rows of a statement are fetched in portions; most never are."""
-    size = statement.size
-    return size.total > store.max_answer_size or size.row > WIDE_ROW
-
-
 def portions_of(
     store: Store, statement: Statement, *, max_bytes: int, row_count: int | None = None
 ) -> Chunking | None:

@@ -12,8 +12,8 @@ from cms.errors import Problem, Refused, forbidden, not_found
 from cms.items.read.answers import json_body
 from cms.items.read.cursors import cut_page
 from cms.items.read.estimated_counts import count_estimate
-from cms.items.read.portions import may_be_large, portions_of
-from cms.items.read.prepare import ReadRequest, cursor_seal, is_singleton, prepare_read
+from cms.items.read.portions import portions_of
+from cms.items.read.prepare import ReadRequest, cursor_seal, prepare_read
 from cms.query.language.ast import RowOutput
 from cms.query.language.parameters import NEXT_CURSOR
 from cms.query.language.parse import PageSizes
@@ -26,7 +26,6 @@ from cms.schema.system import USERS
 from cms.store.context import RequestContext
 from cms.store.counters import check_version
 from cms.store.current_version import current_version
-from cms.store.fetching import fetch_current
 from cms.store.identity import Identity
 from cms.store.snapshot import PreparedRead
 from cms.store.store import Store
@@ -61,14 +60,17 @@ def _answer_list(store: Store, request: ReadRequest, context: RequestContext) ->
     prepared = prepare_read(store, context, request, for_answer=True)
     statement, literals = prepared
     # An estimate comes first: the counters beside the rows then tell that its rules still hold.
-    estimate = count_estimate(store, context, statement, literals)
+    meta: dict[str, int] = {}
+    if statement.count_estimate:
+        meta = count_estimate(store, context, statement, literals)
     rows = _fetch(store, context, statement, literals)
     if statement.indexable_json_paths:
         store.json_path_record.add(statement.indexable_json_paths)
-    meta = {**statement.meta(rows), **estimate}
+    if statement.counts:
+        meta = {**statement.meta(rows), **meta}
     if statement.cursor:
         return _answer_page(store, context, request, prepared, _CountedRows(rows, meta))
-    data = data_of(context, request.collection, statement, rows)
+    data = data_of(statement, rows)
     version = None
     # Of all list reads, only that of a singleton has a version, which becomes the ETag.
     if statement.row_outputs:
@@ -109,11 +111,11 @@ def _answer_page(
     return ReadAnswer(json_body(answer, store.max_answer_size))
 
 
-def data_of(context: RequestContext, name: str, statement: Statement, rows: list[Any]) -> object:
+def data_of(statement: Statement, rows: list[Any]) -> object:
     """Return the data of a list read: the items, or the one object of a singleton."""
     items = statement.items(rows)
     # Aggregates and groups of a singleton are a list, like those of any other collection.
-    if is_singleton(context, name) and not statement.is_grouped:
+    if statement.is_of_singleton and not statement.is_grouped:
         return items[0] if items else defaults(statement)
     return items
 
@@ -321,11 +323,21 @@ def _default(field: Field | None) -> object:
 def _fetch(
     store: Store, context: RequestContext, statement: Statement, literals: Sequence[object]
 ) -> list[Row]:
-    """Run a read, within the limit of bytes; raises `Stale` as `fetch_current` does."""
+    """Run a read, within the limit of bytes.
+
+    Raises `Stale` if it has met other counters than those of the snapshot.
+    """
+    # PostgreSQL plans each search anew: the best plan depends on how rare its words are.
+    reader = context.reads
+    fetch = reader.fetch_unprepared if statement.is_search else reader.fetch
+    chunking = portions_of(store, statement, max_bytes=store.max_answer_size)
+    values = bind_values(statement.values, context.bindings(literals))
     try:
-        return _fetch_limited(store, context, statement, literals)
+        rows = fetch(statement.text, values, chunking=chunking)
     except Conflict as conflict:
         raise with_summed_fields(conflict, statement) from conflict
+    check_version(context.snapshot, statement.version(rows))
+    return rows
 
 
 def with_summed_fields(refused: Refused, statement: Statement) -> Refused:
@@ -338,19 +350,3 @@ def with_summed_fields(refused: Refused, statement: Statement) -> Refused:
     message = f"The sum of the values of {names} is out of range."
     named = {"field": fields[0]} if len(fields) == 1 else {"fields": fields}
     return Refused(Problem("VALUE_OUT_OF_RANGE", message, named))
-
-
-def _fetch_limited(
-    store: Store, context: RequestContext, statement: Statement, literals: Sequence[object]
-) -> list[Row]:
-    # PostgreSQL plans each search anew: the best plan depends on how rare its words are.
-    reader = context.reads
-    fetch = reader.fetch_unprepared if statement.is_search else reader.fetch
-    if not may_be_large(store, statement):
-        return fetch_current(context, fetch, statement, literals)
-    values = bind_values(statement.values, context.bindings(literals))
-    chunking = portions_of(store, statement, max_bytes=store.max_answer_size)
-    rows = fetch(statement.text, values, chunking=chunking)
-    # As `fetch_current` does for all other reads.
-    check_version(context.snapshot, statement.version(rows))
-    return rows

@@ -94,7 +94,10 @@ class Executor:
 
     def require_possible_answer(self, collection: str, parsed: ParsedQuery, count: int) -> None:
         """Raise `Refused` where `read_answer` of so many items is too large whatever they hold."""
-        statement = statement_for(self.store, self.context, collection, _answer_query(parsed))
+        query = replace(_answer_query(parsed), row_outputs=(RowOutput.KEY,))
+        statement = statement_for(
+            self.store, self.context, collection, query, of_one_item=parsed.of_one_item
+        )
         if statement.least_size(count) > self.store.max_answer_size:
             raise answer_too_large(self.store.max_answer_size)
 
@@ -131,7 +134,7 @@ class Executor:
         if key is None:
             statement, literals = prepare_read(self.store, self.context, request)
             rows = self._fetch(statement, literals)
-            return data_of(self.context, request.collection, statement, rows)
+            return data_of(statement, rows)
         statement, literals = prepare_item_read(self.store, self.context, request, key=key)
         items = statement.items(self._fetch(statement, literals))
         if not items:
