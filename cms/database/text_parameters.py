@@ -10,15 +10,21 @@ from cms.query.sql.arrays import array
 
 def parameter_texts(values: Sequence[object]) -> list[Any]:
     """Return the parameters of a statement as PostgreSQL's input functions read them."""
-    # Nearly all are texts: they are encoded here, without a call for each.
-    return [value.encode() if type(value) is str else _text(value) for value in values]
+    texts: list[Any] = []
+    # Nearly all are texts or NULL: they are written here, without a call for each.
+    for value in values:
+        if type(value) is str:
+            texts.append(value.encode())
+        elif value is None:
+            texts.append(None)
+        else:
+            texts.append(_text(value))
+    return texts
 
 
-def _text(value: object) -> bytes | None:
+def _text(value: object) -> bytes:
     """Return one parameter; every statement casts its own."""
     match value:
-        case None:
-            return None
         case str():
             return value.encode()
         # Before int: to Python they are numbers, too.

@@ -14,7 +14,7 @@ from cms.auth.sessions import IssuedTokens, Issuer, Mode
 from cms.config import Config
 from cms.errors import invalid_payload, invalid_provider, invalid_query, no_object
 from cms.http.answers.envelope import send, send_written
-from cms.http.answers.tagged_answers import send_with_etag
+from cms.http.answers.tagged_answers import send_with_etag, send_without_etag
 from cms.http.items import params_of, write_target
 from cms.http.middleware.rate_limit import count_account
 from cms.http.requests.cookies import Cookies, refresh_token_of
@@ -160,11 +160,13 @@ class MeResource:
     def on_get(self, request: Request, response: falcon.Response) -> None:
         read_request = ReadRequest(USERS, request.query_string)
         answer = read_me(self._store, request.identity, read_request)
-        send_with_etag(request, response, answer)
+        send_with_etag(self._store, request, response, answer)
 
     def on_query(self, request: Request, response: falcon.Response) -> None:
         read_request = ReadRequest(USERS, params=params_of(request))
-        response.data = read_me(self._store, request.identity, read_request).body
+        send_without_etag(
+            self._store, response, read_me(self._store, request.identity, read_request)
+        )
 
     def on_patch(self, request: Request, response: falcon.Response) -> None:
         """Change the caller's own user, as its permissions or app access allow."""

@@ -6,7 +6,7 @@ import falcon
 
 from cms.errors import invalid_payload
 from cms.http.answers.envelope import send_written
-from cms.http.answers.tagged_answers import send_with_etag
+from cms.http.answers.tagged_answers import send_with_etag, send_without_etag
 from cms.http.items import params_of, send_list, send_search, write_target
 from cms.http.requests.media import (
     idempotency_key_of,
@@ -52,6 +52,7 @@ class SystemItemResource:
     def on_get(self, request: Request, response: falcon.Response, key: str) -> None:
         read_request = ReadRequest(self._collection, request.query_string)
         send_with_etag(
+            self._store,
             request,
             response,
             read_one(self._store, request.identity, read_request, key=key),
@@ -60,7 +61,9 @@ class SystemItemResource:
     def on_query(self, request: Request, response: falcon.Response, key: str) -> None:
         read_request = ReadRequest(self._collection, params=params_of(request))
         identity = request.identity
-        response.data = read_one(self._store, identity, read_request, key=key).body
+        send_without_etag(
+            self._store, response, read_one(self._store, identity, read_request, key=key)
+        )
 
 
 class ItemRevisionsResource:
@@ -72,6 +75,7 @@ class ItemRevisionsResource:
     ) -> None:
         read_request = ReadRequest(collection, request.query_string)
         send_with_etag(
+            self._store,
             request,
             response,
             revisions.read_revisions(self._store, request.identity, read_request, key=key),
@@ -94,7 +98,7 @@ class ItemRevisionResource:
         answer = revisions.read_revision(
             self._store, request.identity, read_request, key=key, revision=revision
         )
-        send_with_etag(request, response, answer)
+        send_with_etag(self._store, request, response, answer)
 
 
 class RevertResource:
@@ -178,6 +182,7 @@ class ReadableCommentResource(CommentResource):
     def on_get(self, request: Request, response: falcon.Response, key: str) -> None:
         read_request = ReadRequest(ACTIVITY, request.query_string, only=comments.ONLY_COMMENTS)
         send_with_etag(
+            self._store,
             request,
             response,
             read_one(self._store, request.identity, read_request, key=key),
@@ -187,4 +192,6 @@ class ReadableCommentResource(CommentResource):
         only = comments.ONLY_COMMENTS
         read_request = ReadRequest(ACTIVITY, params=params_of(request), only=only)
         identity = request.identity
-        response.data = read_one(self._store, identity, read_request, key=key).body
+        send_without_etag(
+            self._store, response, read_one(self._store, identity, read_request, key=key)
+        )

@@ -9,7 +9,7 @@ import falcon
 
 from cms.errors import invalid_payload, refuse_unknown_members
 from cms.http.answers.envelope import send_written
-from cms.http.answers.tagged_answers import send_with_etag
+from cms.http.answers.tagged_answers import send_with_etag, send_without_etag
 from cms.http.requests.media import (
     idempotency_key_of,
     read_json,
@@ -108,7 +108,7 @@ def send_list(
     if file_format:
         send_file(response, export(store, request.identity, read_request, file_format=file_format))
     else:
-        send_with_etag(request, response, read_list(store, request.identity, read_request))
+        send_with_etag(store, request, response, read_list(store, request.identity, read_request))
 
 
 def send_search(
@@ -119,8 +119,7 @@ def send_search(
     if file_format:
         send_file(response, export(store, request.identity, read_request, file_format=file_format))
     else:
-        # Without an ETag: caches compare addresses, and the parameters are in the body.
-        response.data = read_list(store, request.identity, read_request).body
+        send_without_etag(store, response, read_list(store, request.identity, read_request))
 
 
 def params_of(request: Request) -> dict[str, object]:
@@ -171,6 +170,7 @@ class ItemResource(_StoreResource):
     ) -> None:
         read_request = ReadRequest(collection or self._collection, request.query_string)
         send_with_etag(
+            self._store,
             request,
             response,
             read_one(self._store, request.identity, read_request, key=key),
@@ -187,7 +187,9 @@ class ItemResource(_StoreResource):
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
         read_request = ReadRequest(collection or self._collection, params=params_of(request))
         identity = request.identity
-        response.data = read_one(self._store, identity, read_request, key=key).body
+        send_without_etag(
+            self._store, response, read_one(self._store, identity, read_request, key=key)
+        )
 
     def on_patch(
         self,

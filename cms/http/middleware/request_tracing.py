@@ -84,7 +84,7 @@ class RequestTracing:
         if request.span is not None:
             request.span.end(method=method, route=route, status=status)
         # What exceeds a limit has a line of its own, once for each window.
-        if not request.is_over_limit:
+        if request.usage is None or request.usage.passed:
             log_request(request.id, request.sent_method, request.path, status, seconds)
 
     def _set_server_timing(

@@ -74,11 +74,6 @@ class Request(falcon.Request):
         self._identity: Identity | None = None
 
     @property
-    def is_over_limit(self) -> bool:
-        """Whether a rate limit has been exceeded."""
-        return self.usage is not None and not self.usage.passed
-
-    @property
     def address(self) -> str:
         """The address that the request came from, as far as the trusted proxies say."""
         return address_of(self.env, trusted_proxies=self.trusted_proxies)

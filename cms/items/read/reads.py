@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cms.access.guard import readable_collection, view_of
 from cms.database.connections import Row
 from cms.database.error_mapping import Conflict
+from cms.database.wire import Chunking
 from cms.errors import Problem, Refused, forbidden, not_found
-from cms.items.read.answers import json_body
 from cms.items.read.cursors import cut_page
 from cms.items.read.estimated_counts import count_estimate
-from cms.items.read.portions import portions_of
 from cms.items.read.prepare import ReadRequest, cursor_seal, prepare_read
 from cms.query.language.ast import RowOutput
 from cms.query.language.parameters import NEXT_CURSOR
 from cms.query.language.parse import PageSizes
 from cms.query.plan.bindings import bind_values
+from cms.query.plan.sizes import WIDE_ROW
 from cms.query.sql.statement import Statement
 from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field
@@ -36,9 +36,12 @@ Item = dict[str, Any]
 
 
 class ReadAnswer(NamedTuple):
-    """The body of an answer and the version of its row: None for lists and for rows of views."""
+    """An answer and the version of its row, which is None for lists and for rows of views.
 
-    body: bytes
+    The answer is an object of JSON in which nested items may be JSON text already.
+    """
+
+    content: Mapping[str, object]
     version: str | None = None
 
 
@@ -79,7 +82,7 @@ def _answer_list(store: Store, request: ReadRequest, context: RequestContext) ->
     answer = {"data": data}
     if meta:
         answer["meta"] = meta
-    return ReadAnswer(json_body(answer, store.max_answer_size), version)
+    return ReadAnswer(answer, version)
 
 
 class _CountedRows(NamedTuple):
@@ -108,7 +111,7 @@ def _answer_page(
             seal = cursor_seal(store, context, request)
             meta[NEXT_CURSOR] = seal.seal(statement.cursor.order, page.last_values)
     answer = {"data": statement.items(page.rows), "meta": meta}
-    return ReadAnswer(json_body(answer, store.max_answer_size))
+    return ReadAnswer(answer)
 
 
 def data_of(statement: Statement, rows: list[Any]) -> object:
@@ -134,7 +137,7 @@ def _answer_one(
     versioned = _find_by_key(store, context, request, key)
     if versioned is None:
         raise not_found()
-    return _answer(store, versioned.item, versioned.version)
+    return _answer(versioned.item, versioned.version)
 
 
 def fetch_item(
@@ -219,8 +222,8 @@ def _version(statement: Statement, rows: list[Row]) -> str | None:
     return versions[0] if versions else None
 
 
-def _answer(store: Store, item: Item, version: str | None = None) -> ReadAnswer:
-    return ReadAnswer(json_body({"data": item}, store.max_answer_size), version)
+def _answer(item: Item, version: str | None = None) -> ReadAnswer:
+    return ReadAnswer({"data": item}, version)
 
 
 _OWN_USER = ReadRequest(USERS)
@@ -246,15 +249,15 @@ def _answer_me(store: Store, request: ReadRequest, context: RequestContext) -> R
     if view_of(USERS, catalogue=catalogue, policy=context.actor.policy) is None:
         # No statement of this answer has compared the counters.
         check_version(context.snapshot, current_version(context.fetch))
-        return _answer(store, _own_id(context))
+        return _answer(_own_id(context))
     own_user = _find_own_user(store, context, request)
     if own_user:
-        return _answer(store, own_user.item, own_user.version)
+        return _answer(own_user.item, own_user.version)
     # Read without the filter of the query. If the user is found now, only that filter had hidden
     # it; otherwise a rule hides it.
     if request != _OWN_USER and _find_own_user(store, context, _OWN_USER):
         raise not_found()
-    return _answer(store, _own_id(context))
+    return _answer(_own_id(context))
 
 
 def _find_own_user(
@@ -328,7 +331,8 @@ def _fetch(
     Raises `Stale` if it has met other counters than those of the snapshot.
     """
     # PostgreSQL plans each search anew: the best plan depends on how rare its words are.
-    reader = context.reads
+    reader = context.reader
+    assert reader, "this is a write"
     fetch = reader.fetch_unprepared if statement.is_search else reader.fetch
     chunking = portions_of(store, statement, max_bytes=store.max_answer_size)
     values = bind_values(statement.values, context.bindings(literals))
@@ -350,3 +354,17 @@ def with_summed_fields(refused: Refused, statement: Statement) -> Refused:
     message = f"The sum of the values of {names} is out of range."
     named = {"field": fields[0]} if len(fields) == 1 else {"fields": fields}
     return Refused(Problem("VALUE_OUT_OF_RANGE", message, named))
+
+
+def portions_of(
+    store: Store, statement: Statement, *, max_bytes: int, row_count: int | None = None
+) -> Chunking | None:
+    """Return how the rows of a statement are fetched; None where they cannot be too large.
+
+    `row_count` is their number where that is known.
+    """
+    size = statement.size
+    total = size.total if row_count is None else size.row * row_count
+    if total <= max_bytes and size.row <= WIDE_ROW:
+        return None
+    return Chunking(size.rows_at_a_time, max_bytes, store.max_answer_size)

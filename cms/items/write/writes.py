@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from cms.errors import invalid_payload
-from cms.items.read.answers import json_body, unlimited_body
+from cms.items.read.answers import json_body
 from cms.items.read.reads import parse_key, require_own_user, require_user
 from cms.items.write import item_writes
 from cms.items.write.calls import (
@@ -262,4 +262,4 @@ def _body(call: WriteCall, items: WrittenItems, *, single: bool) -> bytes | None
         # Inside the transaction: a body that is too large undoes the write.
         return json_body(answer, call.store.max_answer_size)
     # The write is done and cannot be refused any more; its statement has kept the answer small.
-    return unlimited_body(answer)
+    return json_body(answer, None)

@@ -10,9 +10,8 @@ from cms.database.connections import Row, Transaction
 from cms.database.error_mapping import Conflict
 from cms.errors import answer_too_large, not_found
 from cms.fragment import Fragment
-from cms.items.read.portions import portions_of
 from cms.items.read.prepare import ReadRequest, prepare_read, statement_for
-from cms.items.read.reads import Item, data_of, prepare_item_read, with_summed_fields
+from cms.items.read.reads import Item, data_of, portions_of, prepare_item_read, with_summed_fields
 from cms.query.language.ast import OperatorTest, ParsedQuery, Query, RowOutput, Slot
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.statement import Statement
