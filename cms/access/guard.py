@@ -106,19 +106,12 @@ def writable_collection(
     Raises `Refused` FORBIDDEN, or for administrators NOT_FOUND.
     """
     # Rights are checked before existence, so that both refusals are the same.
-    if not _has_right(policy, collection, actions):
+    if not policy.is_admin and not any(policy.granted(collection, action) for action in actions):
         raise forbidden()
     target = _existing_collection(collection, catalogue, policy=policy)
     if not target.is_writable:
         raise Refused(read_only(target))
     return target
-
-
-def _has_right(policy: Policy, collection: str, actions: Sequence[str]) -> bool:
-    """Tell whether the caller has a right to at least one of the actions."""
-    if policy.is_admin:
-        return True
-    return any(policy.granted(collection, action) for action in actions)
 
 
 def _no_collection(policy: Policy) -> Refused:

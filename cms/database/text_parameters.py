@@ -11,12 +11,14 @@ from cms.query.sql.arrays import array
 def parameter_texts(values: Sequence[object]) -> list[Any]:
     """Return the parameters of a statement as PostgreSQL's input functions read them."""
     texts: list[Any] = []
-    # Nearly all are texts or NULL: they are written here, without a call for each.
+    # Nearly all are texts, numbers or NULL: they are written here, without a call for each.
     for value in values:
         if type(value) is str:
             texts.append(value.encode())
         elif value is None:
             texts.append(None)
+        elif type(value) is int:
+            texts.append(b"%d" % value)
         else:
             texts.append(_text(value))
     return texts

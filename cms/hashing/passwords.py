@@ -219,10 +219,7 @@ def rehearsals() -> Iterator[None]:
     It is done again only if it takes any hash.
     """
     limit = _limit.get()
-    if limit is None:
-        yield
-    else:
-        yield from limit.rehearsals()
+    return limit.rehearsals() if limit else iter((None,))
 
 
 def hashing_again(*, in_vain: bool) -> AbstractContextManager[None]:

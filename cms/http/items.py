@@ -92,7 +92,7 @@ def write_target(request: Request, collection: str) -> writes.WriteTarget:
     return writes.WriteTarget(
         collection,
         request.query_string,
-        request.get_header("If-Match"),
+        request.env.get("HTTP_IF_MATCH"),
         idempotency_key_of(request),
     )
 

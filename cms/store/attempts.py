@@ -14,6 +14,7 @@ block must not return: what ends an attempt, such as a commit, can still fail.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple
 
@@ -44,6 +45,7 @@ class _StaleRefusal(NamedTuple):
     message: str
 
 
+@dataclass(slots=True)
 class Retries:
     """The retries of one piece of work: which errors another attempt may not meet.
 
@@ -52,17 +54,17 @@ class Retries:
     same all the time.
     """
 
-    __slots__ = ("_fetch", "_last_error", "database", "deadlocked", "max_attempts", "snapshots")
+    database: Database
+    snapshots: Snapshots
+    _fetch: Fetch
+    deadlocked: bool = False
+    """Whether an attempt ended in a deadlock; the next ones take turns with others."""
+    _last_error: _StaleRefusal | None = None
 
-    def __init__(self, database: Database, snapshots: Snapshots, fetch: Fetch) -> None:
-        self.database = database
-        self.snapshots = snapshots
-        self._fetch = fetch
-        self._last_error: _StaleRefusal | None = None
-        self.deadlocked = False
-        """Whether an attempt ended in a deadlock; the next ones take turns with others."""
+    @property
+    def max_attempts(self) -> int:
         # Each connection may hold a prepared plan that is out of date, which costs an attempt.
-        self.max_attempts = ATTEMPTS + database.pool_size
+        return ATTEMPTS + self.database.pool_size
 
     def retry_after(self, error: Exception, snapshot: Snapshot, *, locked: bool) -> None:
         """Return if another attempt may help, with newer structure and rights; else raise.

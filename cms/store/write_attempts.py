@@ -100,17 +100,14 @@ class WriteAttempt(Attempt):
     all others that had one.
     """
 
-    __slots__ = ("_transaction", "_write")
+    __slots__ = ("_transaction", "_write", "has_begun")
 
     def __init__(self, write: Write[T], snapshot: Snapshot, *, locked: bool) -> None:
         super().__init__(write.retries, write.identity, snapshot, locked=locked)
         self._write = write
         self._transaction: Transaction | None = None
-
-    @property
-    def has_begun(self) -> bool:
+        self.has_begun = False
         """Whether its transaction has begun."""
-        return self._transaction is not None
 
     def begin_transaction(self) -> Transaction:
         """Return the transaction of the attempt, begun at the first call.
@@ -119,6 +116,7 @@ class WriteAttempt(Attempt):
         """
         if self._transaction is None:
             self._transaction = self._stack.enter_context(self._retries.database.transaction())
+            self.has_begun = True
             check_version(self._snapshot, current_version(self._transaction.execute))
         return self._transaction
 
@@ -142,6 +140,7 @@ class WriteAttempt(Attempt):
         else:
             check_version(self._snapshot, current_version(transaction.execute))
         self._transaction = transaction
+        self.has_begun = True
         context = self._new_context(transaction.execute)
         return None if write.is_answered(transaction) else context
 
@@ -218,6 +217,7 @@ class _StructureAttempt(WriteAttempt):
             return None
         context = _lock_structure(transaction, self.identity, before=self._snapshot)
         self._transaction = self._wait.limited(transaction)
+        self.has_begun = True
         return context
 
     def _retry_after(self, failure: Exception) -> None:

@@ -69,7 +69,7 @@ def _json_value(raw: bytes, content_type: str | None) -> object:
     # Before the media type: a request without a body needs no Content-Type.
     if not raw:
         return None
-    if not is_json(content_type):
+    if content_type != falcon.MEDIA_JSON and not is_json(content_type):
         raise Refused(NOT_JSON)
     try:
         return jsontext.loads(raw)
@@ -116,7 +116,7 @@ def read_body(request: Request) -> bytes:
     handler = request.options.media_handlers[falcon.MEDIA_JSON]
     # Only a request with such a key is compared with later ones.
     assert isinstance(handler, JsonHandler)
-    if request.get_header("Idempotency-Key") is None:
+    if "HTTP_IDEMPOTENCY_KEY" not in request.env:
         return handler.read(request.stream, request.content_length)
     body = _HashedBody(request.stream)
     raw = handler.read(body, request.content_length)
@@ -211,7 +211,7 @@ def idempotency_key_of(request: Request) -> Idempotency | None:
 
     Raises `Refused` INVALID_QUERY for a key that is empty or too long.
     """
-    key = request.get_header("Idempotency-Key")
+    key = request.env.get("HTTP_IDEMPOTENCY_KEY")
     if key is None:
         return None
     if not 1 <= len(key) <= MAX_KEY_LENGTH:

@@ -61,7 +61,14 @@ class RequestBody:
         if self._bytes_left is not None:
             # Reading past the announced end would wait for a client that sends no more.
             max_bytes = self._bytes_left if max_bytes < 0 else min(max_bytes, self._bytes_left)
-        chunk = self._read_chunk(max_bytes)
+        try:
+            chunk: bytes = self._stream.read(max_bytes) if max_bytes >= 0 else self._stream.read()
+        except Exception as error:
+            # Whatever the error says, the rest stays unread.
+            self._is_broken = True
+            if not _is_of_broken_body(error):
+                raise
+            raise invalid_payload(BODY_BREAKS_OFF) from None
         if self._bytes_left is None:
             # Without an announced length only an empty chunk tells the end; a read of 0 bytes is
             # always empty.
@@ -75,25 +82,12 @@ class RequestBody:
 
     def is_left_unread(self, environ: Mapping[str, Any]) -> bool:
         """Tell whether more is left unread than the server reads by itself."""
-        if self.has_ended:
-            return False
         server_reads_rest = (
             "gunicorn.socket" in environ
             and self._bytes_left is not None
             and self._bytes_left < SERVER_DRAIN_BYTES
         )
         return self._is_broken or not server_reads_rest
-
-    def _read_chunk(self, size: int) -> bytes:
-        try:
-            chunk: bytes = self._stream.read(size) if size >= 0 else self._stream.read()
-        except Exception as error:
-            # Whatever the error says, the rest stays unread.
-            self._is_broken = True
-            if not _is_of_broken_body(error):
-                raise
-            raise invalid_payload(BODY_BREAKS_OFF) from None
-        return chunk
 
     def _broken_body(self) -> Refused:
         self._is_broken = True
@@ -140,7 +134,7 @@ def close_if_unread(
         return start_response
 
     def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:
-        if body.is_left_unread(environ):
+        if not body.has_ended and body.is_left_unread(environ):
             headers = _with_connection_close(environ, start_response, headers)
         return start_response(status, headers, *exc_info)
 

@@ -296,7 +296,7 @@ def parse_key(collection: Collection, key: object) -> str:
     """Return a key as its type writes it; raises `Refused` NOT_FOUND for a value that is none."""
     assert collection.primary_key
     try:
-        field = collection.key
+        field = collection.fields[collection.primary_key]
         # Only the column knows which values such a type takes, such as the choices of an enum.
         if field.type.is_text_form:
             return converter(field)(key)

@@ -98,7 +98,7 @@ def update(call: WriteCall, key: str, item: object, *, if_match: str | None = No
         item = flow.item(item, [key])
     for _ in rehearsals():
         payload = complete_update(call, parse_payload(call, [item], Expects.PRESENT), [key])
-    if flow is None:
+    if flow is None and if_match is not None:
         call = require_match(call, key, if_match)
     # A revert has a history action of its own, which only the transaction writes.
     if not (payload.related or call.history_action or call.attempt.has_begun):
