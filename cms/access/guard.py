@@ -80,18 +80,14 @@ def readable_collection(collection: str, *, catalogue: Catalogue, policy: Policy
     """Return a collection that the caller may read; raises `Refused` FORBIDDEN or NOT_FOUND."""
     # An administrator sees what exists, and a view of it takes longer to make than to look it up.
     if policy.is_admin:
-        return _existing_collection(collection, catalogue, policy=policy)
+        found = catalogue.collections.get(collection)
+        if found is None or found.kind is Kind.FOLDER:
+            raise _no_collection(policy)
+        return found
     view = view_lookup(policy, catalogue)(collection)
     if view is None:
         raise _no_collection(policy)
     return view.collection
-
-
-def _existing_collection(name: str, catalogue: Catalogue, *, policy: Policy) -> Collection:
-    collection = catalogue.collections.get(name)
-    if collection is None or collection.kind is Kind.FOLDER:
-        raise _no_collection(policy)
-    return collection
 
 
 def writable_collection(
@@ -108,7 +104,9 @@ def writable_collection(
     # Rights are checked before existence, so that both refusals are the same.
     if not policy.is_admin and not any(policy.granted(collection, action) for action in actions):
         raise forbidden()
-    target = _existing_collection(collection, catalogue, policy=policy)
+    target = catalogue.collections.get(collection)
+    if target is None or target.kind is Kind.FOLDER:
+        raise _no_collection(policy)
     if not target.is_writable:
         raise Refused(read_only(target))
     return target

@@ -61,11 +61,6 @@ class Retries:
     """Whether an attempt ended in a deadlock; the next ones take turns with others."""
     _last_error: _StaleRefusal | None = None
 
-    @property
-    def max_attempts(self) -> int:
-        # Each connection may hold a prepared plan that is out of date, which costs an attempt.
-        return ATTEMPTS + self.database.pool_size
-
     def retry_after(self, error: Exception, snapshot: Snapshot, *, locked: bool) -> None:
         """Return if another attempt may help, with newer structure and rights; else raise.
 

@@ -97,7 +97,8 @@ class Store:
             if attempt and attempt.is_done:
                 return
         retries = Retries(self.database, self.snapshots, reader.fetch)
-        for number in range(retries.max_attempts):
+        # Each connection may hold a prepared plan that is out of date, which costs an attempt.
+        for number in range(ATTEMPTS + self.database.pool_size):
             snapshot = self.snapshots.current()
             attempt = ReadAttempt(retries, identity, snapshot, locked=number >= ATTEMPTS)
             attempt.reader = reader

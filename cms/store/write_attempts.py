@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from cms.access.policy import Actor
@@ -31,6 +32,7 @@ UNLOCKED_ATTEMPTS = 2
 """Attempts at a write that do not lock the counters; later ones do."""
 
 
+@dataclass
 class Write(Generic[T]):
     """A write: the attempts at it, and what it answers.
 
@@ -44,27 +46,19 @@ class Write(Generic[T]):
     of a body, None for none, or the value of `data`. An answer of work that raises is not stored.
     """
 
-    def __init__(
-        self,
-        retries: Retries,
-        passwords: Passwords,
-        identity: Identity,
-        *,
-        idempotency: Idempotency | None = None,
-        changes_rights: bool = False,
-    ) -> None:
-        self.retries = retries
-        self.passwords = passwords
-        self.identity = identity
-        self.idempotency = idempotency
-        self.changes_rights = changes_rights
-        self.answer = cast(T, None)
-        self.is_repeated = False
-        """Whether the call was answered before, so that nothing is written."""
+    retries: Retries
+    passwords: Passwords
+    identity: Identity
+    idempotency: Idempotency | None = None
+    changes_rights: bool = False
+    answer: T = cast(T, None)  # noqa: RUF009 - a constant
+    is_repeated: bool = False
+    """Whether the call was answered before, so that nothing is written."""
 
     def __iter__(self) -> Iterator[WriteAttempt]:
+        # Each connection may hold a prepared plan that is out of date, which costs an attempt.
         unlocked = 0 if self.changes_rights else UNLOCKED_ATTEMPTS
-        for number in range(self.retries.max_attempts):
+        for number in range(ATTEMPTS + self.retries.database.pool_size):
             attempt = WriteAttempt(
                 self, self.retries.snapshots.current(), locked=number >= unlocked
             )
