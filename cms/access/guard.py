@@ -80,10 +80,10 @@ def readable_collection(collection: str, *, catalogue: Catalogue, policy: Policy
     """Return a collection that the caller may read; raises `Refused` FORBIDDEN or NOT_FOUND."""
     # An administrator sees what exists, and a view of it takes longer to make than to look it up.
     if policy.is_admin:
-        found = catalogue.collections.get(collection)
-        if found is None or found.kind is Kind.FOLDER:
+        existing = catalogue.collections.get(collection)
+        if existing is None or existing.kind is Kind.FOLDER:
             raise _no_collection(policy)
-        return found
+        return existing
     view = view_lookup(policy, catalogue)(collection)
     if view is None:
         raise _no_collection(policy)
