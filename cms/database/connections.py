@@ -139,9 +139,7 @@ class Transaction:
         """Run a reading statement and return its rows, in portions where they may be too large."""
         with mapped_errors():
             self._limit_time()
-            if chunking is None:
-                return self.connection.wire.run(text, values, prepare=self.prepare)
-            return self.connection.wire.read(text, values, prepare=self.prepare, chunking=chunking)
+            return self.connection.wire.run(text, values, prepare=self.prepare, chunking=chunking)
 
     def _limit_time(self) -> None:
         """Lower the statement timeout to the rest of the batch's time."""
@@ -232,10 +230,10 @@ class Database:
         )
 
     def _borrow_read(self) -> borrow:
-        return borrow(self._open().read, self.metrics)
+        return borrow((self._pools or self._open()).read, self.metrics)
 
     def _borrow_write(self) -> borrow:
-        return borrow(self._open().write, self.metrics)
+        return borrow((self._pools or self._open()).write, self.metrics)
 
     @contextmanager
     def _borrow_stream(self) -> Iterator[Connection]:

@@ -152,7 +152,9 @@ def complete_change(
         _fill(values, auto_values)
     # A field that a change does not name keeps the value that it has.
     fields = (*auto_fields.required, *auto_fields.not_null)
-    return [missing(field) for field in fields if _is_null(values, field.name)]
+    return [
+        missing(field) for field in fields if field.name in values and values[field.name] is None
+    ]
 
 
 def _is_null(values: MutableRowValues, name: str) -> bool:
