@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from secrets import token_bytes
 
 from cms.auth import factors
-from cms.auth.account_history import record_activity
+from cms.auth.account_transactions import record_activity
 from cms.auth.login import Account, account_of, confirm_password, count_failure
 from cms.auth.sessions import invalid_credentials
 from cms.database.connections import Transaction

@@ -5,15 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import NamedTuple
 
-from cms.auth import account_mail
-from cms.auth.account_mail import AccountMail
+from cms.auth import mail_links
+from cms.auth.account_transactions import account_attempts
 from cms.auth.invitations import checked_emails
-from cms.auth.mail_links import MailLink
+from cms.auth.mail_links import AccountMail, MailLink
 from cms.auth.sessions import IssuedTokens, Issuer, Mode, invalid_credentials, open_share_session
-from cms.auth.transactions import in_transaction
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import forbidden
@@ -65,21 +62,14 @@ def login(
     """
     # A random id is no share's: the same work is done, and nothing is found.
     share = parse_id(credentials.share) or str(uuid.uuid4())
-    use = partial(_use, store, issuer, share, credentials.password or "", mode=mode, client=client)
-    issued = use()
+    password = credentials.password or ""
+    issued = _use(store, issuer, share, password, mode=mode, client=client)
     if issued is None:
         # Another login has hashed the password again.
-        issued = use()
+        issued = _use(store, issuer, share, password, mode=mode, client=client)
     if issued is None:
         raise invalid_credentials()
     return issued
-
-
-class _ShareHashes(NamedTuple):
-    """The stored hash of a share's password, and a new one where that has older parameters."""
-
-    stored: str | None
-    rehashed: str | None
 
 
 def _use(
@@ -88,8 +78,12 @@ def _use(
     """Open a session; None where the stored hash had older parameters and is another one now."""
     stored = _check_password(store, share, password)
     rehashed = store.passwords.rehashed(stored, password) if stored else None
-    log_in = partial(_log_in, issuer, share, _ShareHashes(stored, rehashed), mode, client)
-    issued = in_transaction(store, log_in)
+    for attempt in account_attempts(store):
+        with attempt as transaction:
+            issued = None
+            # The statement looks at everything again: another call may have had the last use.
+            if transaction.execute(statement("use_share"), (share, stored, rehashed)):
+                issued = open_share_session(transaction, issuer, share, mode=mode, client=client)
     if issued is None and rehashed is None:
         raise invalid_credentials()
     return issued
@@ -114,20 +108,6 @@ def _check_password(store: Store, share: str, password: str) -> str | None:
         store.database.fetch_primary(statement("count_failed_share_login"), (share,))
         raise invalid_credentials()
     return stored
-
-
-def _log_in(
-    issuer: Issuer,
-    share: str,
-    hashes: _ShareHashes,
-    mode: Mode,
-    client: ClientInfo,
-    transaction: Transaction,
-) -> IssuedTokens | None:
-    # The statement looks at everything again: another call may have had the last use.
-    if not transaction.execute(statement("use_share"), (share, *hashes)):
-        return None
-    return open_share_session(transaction, issuer, share, mode=mode, client=client)
 
 
 def info(store: Store, key: str) -> Mapping[str, object]:
@@ -181,7 +161,7 @@ def _invite(
     emails = checked_emails(invitation.emails, field="emails")
     data = {"url": _url(address, share), "name": name or ""}
     for email in emails:
-        account_mail.send(transaction, AccountMail(email, link.template, data))
+        mail_links.send_account_mail(transaction, AccountMail(email, link.template, data))
 
 
 def _may_invite(context: RequestContext, creator: str | None) -> bool:

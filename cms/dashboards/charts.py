@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from cms.dashboards.definition.panel_queries import chart_function
-from cms.dashboards.panels import Data, Panel
+from cms.dashboards.definition.panel_types import Data, Panel
 from cms.dashboards.pictures import (
     FONT,
     NO_DATA,

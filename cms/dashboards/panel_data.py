@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cms import jsontext
+from cms.dashboards.charts import draw_chart
 from cms.dashboards.definition.panel_queries import PanelQuery, panel_query
-from cms.dashboards.definition.panel_types import PANEL_TYPES
-from cms.dashboards.drawing import draw
-from cms.dashboards.panels import Data, Panel
+from cms.dashboards.definition.panel_types import PANEL_TYPES, Data, Panel
 from cms.dashboards.pictures import Picture
+from cms.dashboards.text_pictures import draw_list, draw_metric, draw_table, draw_text
 from cms.database.connections import Row
 from cms.database.wire import Call
 from cms.errors import Problem, Refused
@@ -194,3 +195,25 @@ def _text_data(panel: Panel) -> Data:
     if panel.type == "markdown":
         return {"text": text, "html": html_of_markdown(text)}
     return {"text": text}
+
+
+_PAINTERS: Mapping[str, Callable[[Panel, Data, Picture], bytes]] = MappingProxyType(
+    {
+        "metric": draw_metric,
+        "list": draw_list,
+        "table": draw_table,
+        "time-series": draw_chart,
+        "line-chart": draw_chart,
+        "bar-chart": draw_chart,
+        "label": draw_text,
+        "markdown": draw_text,
+    }
+)
+
+
+def draw(panel: Panel, data: Data, picture: Picture) -> bytes:
+    """Return the SVG of a panel with its data."""
+    # The colour of the panel takes the place of the theme's.
+    if panel.color:
+        picture = picture._replace(theme=picture.theme._replace(accent=panel.color))
+    return _PAINTERS[panel.type](panel, data, picture)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from cms.dashboards.panels import Panel
+from cms.dashboards.definition.panel_types import Panel
 
 NO_DATA = "No data"
 MAX_CHARACTERS = 200

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from cms.dashboards.definition.panel_queries import display_text, value_at
-from cms.dashboards.panels import Data, Panel
+from cms.dashboards.definition.panel_types import Data, Panel
 from cms.dashboards.pictures import (
     FONT,
     NO_DATA,

@@ -10,7 +10,7 @@ from cms.errors import Problem, Refused, unavailable
 from cms.flows.engine import Outcome, run_program
 from cms.flows.program import Program
 from cms.flows.redaction import Secrets
-from cms.flows.run import FlowRunner, ProcessBusy, Rejected, Run, RunContext, Services
+from cms.flows.run import ProcessBusy, Rejected, Run, RunContext, Services
 from cms.flows.run_log import NO_LOG, RunLog, run_log
 from cms.schema.types.date_times import present_moment
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
@@ -50,19 +50,6 @@ class Cause(NamedTuple):
         return ANONYMOUS.with_client(client)
 
 
-class RunAttempt(NamedTuple):
-    """An attempt at a run: its number, counted from 1, and its surroundings.
-
-    `run_flow` runs the flows that operations trigger; `run` is the id of a run that may have
-    several attempts.
-    """
-
-    run_flow: FlowRunner
-    context: RunContext
-    number: int = 1
-    run: str | None = None
-
-
 class Execution(NamedTuple):
     """A run that has come to its end."""
 
@@ -84,9 +71,7 @@ class Execution(NamedTuple):
 
     @property
     def state(self) -> str:
-        if self.outcome.rejected:
-            return "rejected"
-        return "done"
+        return "rejected" if self.outcome.rejected else "done"
 
     @property
     def reason(self) -> str | None:
@@ -108,26 +93,23 @@ def execute(
     services: Services,
     program: Program,
     cause: Cause,
-    *,
+    context: RunContext,
     identity: Identity | None = None,
-    attempt: RunAttempt,
 ) -> Execution:
     """Run a flow to its end, rejected or not; other errors are raised.
 
     `identity` is the caller, if one waits; otherwise it is the identity that the cause names.
     """
     began = present_moment()
-    context = attempt.context
     run = Run(
         services,
         program.flow,
         identity or cause.identity,
-        _values(services, program, cause, attempt=attempt.number),
-        attempt.number,
+        _values(services, program, cause, attempt=context.attempt),
+        context.attempt,
         cause.depth,
-        attempt.run,
+        context.run,
         context.transaction,
-        attempt.run_flow,
         snapshot=context.snapshot,
         limits=context.limits,
         # Runs inside of a run share its secrets: the logs of all mask a secret that one has found.
@@ -144,14 +126,13 @@ def execute(
 
 def _concealed_names(snapshot: Snapshot) -> frozenset[str]:
     """Return the names of fields whose values nobody sees, of all collections."""
-
-    def collect() -> frozenset[str]:
-        names: set[str] = set()
-        for collection in snapshot.catalogue.collections.values():
-            names.update(field.name for field in collection.fields.values() if field.is_secret)
-        return frozenset(names)
-
-    return snapshot.derived.setdefault_with("concealed names", collect)
+    names: frozenset[str] | None = snapshot.derived.get("concealed names")
+    if names is None:
+        collections = snapshot.catalogue.collections.values()
+        fields = [field for each in collections for field in each.fields.values()]
+        names = frozenset(field.name for field in fields if field.is_secret)
+        snapshot.derived["concealed names"] = names
+    return names
 
 
 def _values(services: Services, program: Program, cause: Cause, *, attempt: int) -> dict[str, Any]:

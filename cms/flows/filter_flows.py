@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from cms.errors import Problem, Refused
 from cms.flows.definition.templates import RenderedTooLarge
 from cms.flows.execution import MAX_DEPTH, Cause, Execution, refusal_of
-from cms.flows.run import OpenTransaction, RunContext, Services
-from cms.flows.run_limits import RunLimits
-from cms.flows.runs import program_of
+from cms.flows.program import program_of
+from cms.flows.run import OpenTransaction, RunContext, RunLimits, Services
 from cms.flows.synchronous_runs import run_now
 from cms.items.write.transaction.event_runs import accountability_of
 from cms.schema.system import event_name

@@ -14,10 +14,9 @@ from cms.bounded_cache import bounded_cache
 from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
 from cms.flows.definition.templates import RenderedTooLarge
 from cms.flows.execution import Cause, refusal_of
-from cms.flows.program import Program
-from cms.flows.run import RunContext, Services
-from cms.flows.run_limits import RunLimits
-from cms.flows.runs import program_of, queue_runs
+from cms.flows.program import Program, program_of
+from cms.flows.queued_runs import queue_runs
+from cms.flows.run import RunContext, RunLimits, Services
 from cms.flows.synchronous_runs import run_now
 from cms.items.read.answers import json_body
 from cms.items.read.prepare import ReadRequest

@@ -8,12 +8,12 @@ from typing import Any
 import re2
 
 from cms import jsontext
-from cms.flows.secret_hints import may_hold_secrets
 from cms.flows.secret_texts import (
     forms_of,
     is_query_secret,
     is_secret_name,
     masked_by_form,
+    may_hold_secrets,
     secrets_in,
 )
 from cms.flows.truncation import MAX_DEPTH, truncate

@@ -13,17 +13,13 @@ from cms.flows.execution import (
     MAX_DEPTH,
     Cause,
     Execution,
-    RunAttempt,
     execute,
 )
-from cms.flows.program import Program
-from cms.flows.run import ProcessBusy, Rejected, Run, RunContext, Services
-from cms.flows.run_limits import INNER_RUNS_SPENT
+from cms.flows.program import Program, program_of
+from cms.flows.run import INNER_RUNS_SPENT, ProcessBusy, Rejected, Run, RunContext, Services
 from cms.flows.run_log import NO_LOG, RunLog, as_json
-from cms.flows.runs import program_of
 from cms.schema.types.date_times import present_moment
 from cms.store.identity import Identity
-from cms.store.snapshot import Snapshot
 
 
 class _EndedRun(NamedTuple):
@@ -48,16 +44,15 @@ def run_now(
     In a transaction the log is a part of it: a refused write leaves no log.
     """
     began = present_moment()
-    attempt = RunAttempt(run_inner_flow, context)
     try:
-        execution = execute(services, program, cause, identity=identity, attempt=attempt)
+        execution = execute(services, program, cause, context, identity)
     except Exception:
         # A transaction whose statement has failed takes no other one.
         if context.transaction is None:
             ended = _EndedRun("failed", began, NO_LOG, UNEXPECTED_ERROR)
             _insert(services.store.database.fetch_primary, program, cause, ended)
         raise
-    _log(services, execution)
+    _log(execution)
     return execution
 
 
@@ -73,8 +68,16 @@ def run_inner_flow(run: Run, flow: str, payload: object) -> object:
     # Shared by all runs inside of one run: ten levels of loops of ten would otherwise be ten
     # billion.
     run.limits.inner_runs_left -= 1
-    snapshot = _current_snapshot(run)
-    program = _inner_program(run, snapshot, flow)
+    # In a transaction, with the changes that it has made.
+    snapshot = run.transaction.current_snapshot() if run.transaction else run.snapshot
+    assert snapshot
+    program = program_of(run.services, snapshot, flow, _fetch(run))
+    if (
+        program is None
+        or not program.definition.is_active
+        or program.definition.trigger != "operation"
+    ):
+        raise Rejected({"message": f"No active flow {flow} has the trigger operation."})
     accountability: Any = run.values["$accountability"]
     # One level deeper: the number of levels has a limit, for flows that trigger each other.
     cause = Cause("operation", payload, accountability, run.depth + 1)
@@ -89,38 +92,18 @@ def run_inner_flow(run: Run, flow: str, payload: object) -> object:
     return execution.result
 
 
-def _current_snapshot(run: Run) -> Snapshot:
-    """Return the snapshot of the run, or one with the changes of its transaction."""
+def _fetch(run: Run) -> Fetch:
     if run.transaction:
-        return run.transaction.current_snapshot()
-    assert run.snapshot
-    return run.snapshot
+        return run.transaction.transaction.execute
+    return run.services.store.database.fetch_primary
 
 
-def _inner_program(run: Run, snapshot: Snapshot, flow: str) -> Program:
-    fetch = run.services.store.database.fetch_primary
-    if run.transaction:
-        fetch = run.transaction.transaction.execute
-    program = program_of(run.services, snapshot, flow, fetch)
-    if (
-        program is None
-        or not program.definition.is_active
-        or program.definition.trigger != "operation"
-    ):
-        raise Rejected({"message": f"No active flow {flow} has the trigger operation."})
-    return program
-
-
-def _log(services: Services, execution: Execution) -> None:
-    transaction = execution.run.transaction
-    fetch = services.store.database.fetch_primary
-    if transaction:
-        fetch = transaction.transaction.execute
+def _log(execution: Execution) -> None:
     ended = _EndedRun(execution.state, execution.began, execution.log(), execution.reason)
     # The writes of the run are committed by now, and a crash before this line would leave no log
     # either. In a transaction it would also keep the write from waiting for the disk.
-    is_quick = transaction is None and ended.state == "done"
-    _insert(fetch, execution.program, execution.cause, ended, is_quick=is_quick)
+    is_quick = execution.run.transaction is None and ended.state == "done"
+    _insert(_fetch(execution.run), execution.program, execution.cause, ended, is_quick=is_quick)
 
 
 def _insert(

@@ -16,9 +16,8 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from cms.errors import Refused, unavailable
-from cms.processes.processors import all_processors
-from cms.processes.this_thread import this_thread
-from cms.processes.wait_slots import NoFreeSlot, WaitSlots
+from cms.processes.machine import all_processors
+from cms.processes.slots import NoFreeSlot, WaitSlots, this_thread
 
 MAX_SECONDS = 5.0
 """How long a request waits for its turn, as long as it may wait for a thread."""

@@ -22,7 +22,7 @@ from cms.hashing.hash_parameters import (
     parse_hash,
 )
 from cms.hashing.hashing_queue import queue
-from cms.processes.wait_slots import WaitSlots
+from cms.processes.slots import WaitSlots
 from cms.regex import compile_regex
 
 MAX_PASSWORD_LENGTH = 1_000

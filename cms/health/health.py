@@ -8,8 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from cms.cached_value import CachedValue
-from cms.health.check import ERROR, OK, WARN, Check, Report, report_of
-from cms.health.checked_parts import Part
+from cms.health.checks import ERROR, OK, WARN, Check, Part, Report, report_of
 
 CACHE_SECONDS = 5.0
 MAX_SECONDS = 3.0

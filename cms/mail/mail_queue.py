@@ -6,13 +6,14 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from email.headerregistry import Address
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from cms.database.connections import Fetch
+from cms.emails import split_address, split_recipient
 from cms.errors import invalid_payload
 from cms.jobs.task import defer, defer_all
-from cms.mail.addresses import parse_address
 
 TASK = "mail"
 GENERIC = "generic"
@@ -127,3 +128,32 @@ def _check_address(address: object, field: str) -> None:
     except ValueError as error:
         reason = f"An address of the mail cannot be used: {error}"
         raise invalid_payload(reason, field=field) from None
+
+
+# C0 and C1 controls and every blank, runs of them at once.
+_CONTROLS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+
+
+def parse_address(text: str, *, name: str = "") -> Address:
+    """Return an address with its domain in ASCII; raises ValueError for text that is no address."""
+    return Address(one_line(name), *split_address(text))
+
+
+def sender(text: str, *, default_name: str) -> Address:
+    """Return the address of EMAIL_FROM, which is `address` or `Name <address>`.
+
+    `default_name` is the sender's name where EMAIL_FROM has none.
+    """
+    recipient = split_recipient(text)
+    # `Address` quotes a name again where that is necessary.
+    return parse_address(recipient.address, name=recipient.name or default_name)
+
+
+def address_spec(address: Address) -> str:
+    """Return an address as the mail server takes it, without a name."""
+    return f"{address.username}@{address.domain}"
+
+
+def one_line(text: str) -> str:
+    """Return a text for a header: without line breaks, which would begin another header."""
+    return _CONTROLS.sub(" ", text).strip()

@@ -13,7 +13,7 @@ from email.message import EmailMessage
 
 from cms.config import Config
 from cms.jobs.task import JobError, PermanentError
-from cms.mail.addresses import one_line
+from cms.mail.mail_queue import one_line
 
 log = logging.getLogger(__name__)
 

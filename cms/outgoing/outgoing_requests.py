@@ -28,6 +28,7 @@ import certifi
 from cms import zlib_windows
 from cms.distribution import DISTRIBUTION
 from cms.outgoing.outgoing_addresses import (
+    Address,
     AddressDenied,
     AddressFilter,
     HostResolver,
@@ -36,7 +37,6 @@ from cms.outgoing.outgoing_addresses import (
     port_of,
     resolve_host,
 )
-from cms.outgoing.special_networks import Address
 
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -15,10 +14,8 @@ from authlib.integrations.base_client import OAuthError
 from authlib.integrations.requests_client import OAuth2Session
 
 from cms.config.providers import OPENID, Provider
-from cms.sso.client import BegunLogin, ConfirmedUser
-from cms.sso.discovery import Discovery, Endpoints
-from cms.sso.id_token import Expected, InvalidIdToken, checked_claims
-from cms.sso.login_state import LoginState
+from cms.sso.browser_login import BegunLogin, ConfirmedUser, LoginState
+from cms.sso.openid import Discovery, Endpoints, Expected, InvalidIdToken, checked_claims
 from cms.sso.profile import Profile, profile_from_claims
 from cms.sso.provider_errors import ProviderError, login_refused
 from cms.sso.transport import ProviderTransport, fetch_object
@@ -205,9 +202,8 @@ class OAuthClient:
             nonce=state.nonce(self._secret),
             access_token=tokens["access_token"],
         )
-        keys = partial(self._discovery.keys, session)
         try:
-            return checked_claims(token, expected, keys=keys)
+            return checked_claims(token, expected, self._discovery, session)
         except InvalidIdToken as error:
             raise login_refused(self._provider, str(error)) from None
 
@@ -261,9 +257,7 @@ def _tokens_by(session: OAuth2Session, url: str, grant: Mapping[str, str]) -> Ma
 
 def _refresh_token(tokens: Mapping[str, Any]) -> str | None:
     token = tokens.get("refresh_token")
-    if not isinstance(token, str):
-        return None
-    return token or None
+    return token if isinstance(token, str) and token else None
 
 
 def _add_basic_credentials(

@@ -10,8 +10,8 @@ from cms.config import Config, ConfigError
 from cms.config.providers import LDAP, SAML, Provider
 from cms.distribution import install_command
 from cms.errors import invalid_provider
-from cms.sso.client import ProviderClient
-from cms.sso.directory_login import Directory
+from cms.sso.browser_login import ProviderClient
+from cms.sso.external_login import Directory
 from cms.sso.provider_errors import ProviderError
 from cms.store.store import Store
 

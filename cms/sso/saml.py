@@ -32,8 +32,7 @@ from cms.auth import tokens
 from cms.config.providers import Provider
 from cms.database.statements import statement
 from cms.errors import Refused
-from cms.sso.client import BegunLogin, ConfirmedUser
-from cms.sso.login_state import LoginState, not_begun
+from cms.sso.browser_login import BegunLogin, ConfirmedUser, LoginState, not_begun
 from cms.sso.profile import Profile, profile_from_claims
 from cms.sso.provider_errors import ProviderError, login_refused, provider_failed
 from cms.sso.saml_security import check_security

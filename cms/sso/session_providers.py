@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 
 from cms.auth import tokens
-from cms.auth.account_history import record_activity
+from cms.auth.account_transactions import account_attempts, record_activity
 from cms.auth.sessions import PROVIDER_TOKEN, end_sessions, invalid_credentials
-from cms.auth.transactions import in_transaction
 from cms.config.providers import Provider
 from cms.database.connections import Transaction
 from cms.database.statements import statement
@@ -39,21 +37,21 @@ class Confirmation:
         INVALID_CREDENTIALS then, and `ProviderError`, with which everything stays as it is.
         """
         directory = self.providers.directories.get(self.provider.name)
-        if directory is None:
-            is_given = in_transaction(store, partial(self._is_token_renewed, secret, client))
-        else:
-            is_given = directory.client.has_user(self.identifier)
-            if not is_given:
-                in_transaction(store, partial(self._end_all, client))
+        if directory is not None and directory.client.has_user(self.identifier):
+            return
+        for attempt in account_attempts(store):
+            with attempt as transaction:
+                is_renewed = False
+                if directory is None:
+                    is_renewed = self._is_token_renewed(transaction, secret, client)
+                else:
+                    end_sessions(transaction, self.user)
+                    self._record_end(transaction, client)
         # Raised outside the transaction, whose rollback would undo the end of the session.
-        if not is_given:
+        if not is_renewed:
             raise invalid_credentials()
 
-    def _end_all(self, client: ClientInfo, transaction: Transaction) -> None:
-        end_sessions(transaction, self.user)
-        self._record_end(transaction, client)
-
-    def _is_token_renewed(self, secret: str, client: ClientInfo, transaction: Transaction) -> bool:
+    def _is_token_renewed(self, transaction: Transaction, secret: str, client: ClientInfo) -> bool:
         """Let the provider renew its refresh token; end the session where it refuses that."""
         rows = transaction.execute(statement("lock_provider_token"), _key_of(self.token))
         if not rows:

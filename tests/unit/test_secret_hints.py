@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cms.flows.redaction import MAX_TEXT_LENGTH, Secrets
-from cms.flows.secret_hints import may_hold_secrets
+from cms.flows.secret_texts import may_hold_secrets
 from cms.flows.truncation import MAX_DEPTH
 from cms.text_shapes import MASK
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from cms.markdown import MAX_MARKDOWN_LENGTH
 from cms.option_checks import (
@@ -23,6 +23,14 @@ from cms.option_checks import (
 )
 from cms.query.language.aggregates import AGGREGATES
 from cms.query.language.literals import parse_variable
+from cms.schema.references import (
+    FieldChange,
+    FollowChange,
+    apply_to_filter,
+    apply_to_path,
+    apply_to_paths,
+    apply_to_template,
+)
 
 ROW_FUNCTIONS = ("first", "last")
 """Functions of a metric that show the value of one row."""
@@ -197,3 +205,44 @@ PANEL_TYPES: Mapping[str, PanelType] = MappingProxyType(
         "markdown": PanelType((), {"text": _LONG_TEXT}),
     }
 )
+
+Data = Mapping[str, object]
+"""The data of a panel; its members depend on the type of the panel."""
+
+
+class Panel(NamedTuple):
+    """A panel as it is stored."""
+
+    id: str
+    type: str
+    options: Mapping[str, Any]
+    name: str | None = None
+    color: str | None = None
+
+
+_FIELD_OPTIONS = ("field", "sortField", "dateField", "valueField", "xAxis", "yAxis", "grouping")
+
+PANEL_OPTIONS_WITH_NAMES: Mapping[str, FollowChange] = MappingProxyType(
+    {
+        **dict.fromkeys(_FIELD_OPTIONS, apply_to_path),
+        "fields": apply_to_paths,
+        "displayTemplate": apply_to_template,
+        "filter": apply_to_filter,
+    }
+)
+"""Options of panels that name fields of their `collection`."""
+
+
+def apply_to_panel(options: object, _collection: str | None, change: FieldChange) -> object:
+    """Return the options of a panel with the field's new name.
+
+    A dropped field stays in them: a panel without it would show something else.
+    """
+    if change.after is None or not isinstance(options, Mapping):
+        return options
+    collection = options.get("collection")
+    changed = dict(options)
+    for option, follow_change in PANEL_OPTIONS_WITH_NAMES.items():
+        if option in changed:
+            changed[option] = follow_change(changed[option], collection, change)
+    return changed

@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from cms import jsontext
-from cms.flows.definition.flow import FlowDefinition
-from cms.flows.definition.graph import FlowOperation
+from cms.flows.definition.flow import FlowDefinition, FlowOperation
 from cms.schema.query_references import apply_to_query
 from cms.schema.references import (
     FieldChange,
