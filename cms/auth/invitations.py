@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import partial
 
 from cms.auth.accounts import check_email
 from cms.auth.mail_links import LinkRecipient, MailLink
 from cms.auth.user_filters import FilteredUser, UserFilters, user_filters
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import Problem, Refused, at_index, collect_problems, invalid_payload
+from cms.errors import Problem, Refused, at_index, invalid_payload
 from cms.items.history.recording import Recorder, recorder
 from cms.schema.system import USERS
 from cms.store.idempotency import Idempotency
@@ -100,10 +99,11 @@ def checked_emails(emails: Sequence[str], *, field: str) -> list[str]:
         raise invalid_payload(f"1 to {MAX_INVITED} users can be invited at a time", field=field)
     problems: list[Problem] = []
     for index, email in enumerate(emails):
-        email_problems: list[Problem] = []
-        collect_problems(email_problems, partial(check_email, email))
-        # All wrong addresses come in one answer, each with its position in the list.
-        problems += at_index(email_problems, index, count=len(emails))
+        try:
+            check_email(email)
+        except Refused as refused:
+            # All wrong addresses come in one answer, each with its position in the list.
+            problems += at_index(refused.problems, index, count=len(emails))
     if problems:
         raise Refused(problems)
     return list(emails)

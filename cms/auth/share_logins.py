@@ -116,9 +116,7 @@ def info(store: Store, key: str) -> Mapping[str, object]:
     The password is masked, or None for a share without one.
     """
     share = parse_id(key)
-    if share is None:
-        raise forbidden()
-    rows = store.database.fetch_primary(statement("find_share_info"), (share,))
+    rows = share and store.database.fetch_primary(statement("find_share_info"), (share,))
     if not rows:
         raise forbidden()
     return dict(zip(_INFO_FIELDS, rows[0], strict=True))
@@ -136,42 +134,29 @@ def invite(
 
     Raises `Refused`: FORBIDDEN, INVALID_PAYLOAD.
     """
-    address = link.address(invitation.url)
+    base, separator, query = link.address(invitation.url).partition("?")
+    share = parse_id(invitation.share)
     write: Write[None] = store.write(identity, idempotency=idempotency)
     for attempt in write:
         with attempt as context:
             transaction = attempt.begin_transaction()
-            _invite(link, address, invitation, transaction, context)
+            name = _name_for_invitation(transaction, context, share)
+            emails = checked_emails(invitation.emails, field="emails")
+            data = {"url": f"{base.rstrip('/')}/{share}{separator}{query}", "name": name}
+            for email in emails:
+                mail_links.send_account_mail(transaction, AccountMail(email, link.template, data))
 
 
-def _invite(
-    link: MailLink,
-    address: str,
-    invitation: ShareInvitation,
-    transaction: Transaction,
-    context: RequestContext,
-) -> None:
-    share = parse_id(invitation.share)
-    if share is None:
-        raise forbidden()
-    rows = transaction.execute(statement("find_share_for_invitation"), (share,))
-    if not rows or not _may_invite(context, rows[0][1]):
-        raise forbidden()
-    name = rows[0][0]
-    emails = checked_emails(invitation.emails, field="emails")
-    data = {"url": _url(address, share), "name": name or ""}
-    for email in emails:
-        mail_links.send_account_mail(transaction, AccountMail(email, link.template, data))
-
-
-def _may_invite(context: RequestContext, creator: str | None) -> bool:
+def _name_for_invitation(
+    transaction: Transaction, context: RequestContext, share: str | None
+) -> str:
+    """Return the name of a share that the caller may invite to; else raise `Refused` FORBIDDEN."""
     actor = context.actor
-    return actor.policy.is_admin or (actor.user is not None and actor.user == creator)
-
-
-def _url(address: str, share: str) -> str:
-    base, separator, query = address.partition("?")
-    return f"{base.rstrip('/')}/{share}{separator}{query}"
+    rows = share and transaction.execute(statement("find_share_for_invitation"), (share,))
+    for name, creator in rows or ():
+        if actor.policy.is_admin or (actor.user is not None and actor.user == creator):
+            return name or ""
+    raise forbidden()
 
 
 def parse_id(text: str) -> str | None:

@@ -19,6 +19,19 @@ from cms.markdown import html_of_markdown
 BUILT_IN_TEMPLATES = Path(__file__).parent / "templates"
 TEMPLATES_FOLDER = "templates"
 
+_HIDDEN_TAGS = frozenset({"head", "script", "style", "title"})
+_BLOCKS = frozenset(
+    {"br", "div", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "p", "table", "tr"}
+)
+
+# A comment, a tag, or text. Each is read once, whatever does not end: html.parser takes quadratic
+# time for that, and ends with an exception for some of it.
+_PIECE = re.compile(r"<!--.*?(?:-->|\Z)|<[a-zA-Z/!?][^<>]*>|[^<]+|<", re.DOTALL)
+_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+_HREF = re.compile(r"""\shref\s*+=\s*+(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
+# The longest that stand for a character; more digits than that, int() may refuse.
+_REFERENCE = re.compile(r"&(?:#\w{1,8}|\w{1,32});?", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class RenderedMail:
@@ -89,26 +102,9 @@ def _body(mail: Mail) -> dict[str, object]:
         case "html":
             return {"html": Markup(mail.body), "text": plain(mail.body)}
         case "markdown":
-            return {
-                "html": Markup(html_of_markdown(mail.body)),
-                "text": mail.body,
-            }
+            return {"html": Markup(html_of_markdown(mail.body)), "text": mail.body}
         case _:
             return {"html": mail.body, "text": mail.body}
-
-
-_HIDDEN_TAGS = frozenset({"head", "script", "style", "title"})
-_BLOCKS = frozenset(
-    {"br", "div", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "p", "table", "tr"}
-)
-
-# A comment, a tag, or text. Each is read once, whatever does not end: html.parser takes quadratic
-# time for that, and ends with an exception for some of it.
-_PIECE = re.compile(r"<!--.*?(?:-->|\Z)|<[a-zA-Z/!?][^<>]*>|[^<]+|<", re.DOTALL)
-_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
-_HREF = re.compile(r"""\shref\s*+=\s*+(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
-# The longest that stand for a character; more digits than that, int() may refuse.
-_REFERENCE = re.compile(r"&(?:#\w{1,8}|\w{1,32});?", re.ASCII)
 
 
 def plain(html: str) -> str:
@@ -117,13 +113,9 @@ def plain(html: str) -> str:
     for piece in _PIECE.findall(html):
         reader.read(piece)
     lines = "".join(reader.pieces).splitlines()
-    text = "\n".join(map(_single_spaced, lines))
+    text = "\n".join(" ".join(line.split()) for line in lines)
     # Every block begins and ends a line, so that nested ones leave many empty lines.
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-
-
-def _single_spaced(line: str) -> str:
-    return " ".join(line.split())
 
 
 def _unescaped(text: str) -> str:

@@ -99,12 +99,11 @@ class ProcessValues:
     def series(self) -> dict[SeriesKey, list[float]]:
         """Return the numbers of each series."""
         with self._lock:
-            series = {}
-            for (family, labels), start in self._starts.items():
-                if start != _NOWHERE:
-                    numbers = self._numbers[start : start + _WIDTHS[family]]
-                    series[SeriesKey(family, labels)] = list(numbers)
-            return series
+            return {
+                SeriesKey(family, labels): list(self._numbers[start : start + _WIDTHS[family]])
+                for (family, labels), start in self._starts.items()
+                if start != _NOWHERE
+            }
 
     def close(self) -> None:
         """Leave the files to the next process."""
@@ -216,9 +215,10 @@ def _stored(path: Path) -> StoredValues | None:
     if names is None or len(content) != _BYTES:
         return None
     numbers = array("d", content)
-    series = {}
-    for key, start in names.starts.items():
-        series[key] = numbers[start : start + _WIDTHS[key.family]].tolist()
+    series = {
+        key: numbers[start : start + _WIDTHS[key.family]].tolist()
+        for key, start in names.starts.items()
+    }
     return StoredValues(int(numbers[0]) if is_alive else None, series)
 
 

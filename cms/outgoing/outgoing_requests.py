@@ -16,7 +16,7 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -295,13 +295,20 @@ def _redirect(request: OutgoingRequest, location: str, status: int) -> OutgoingR
     except ValueError:
         raise AddressDenied("it redirects to what is no address") from None
     if _becomes_get(request.method, status):
-        headers = _without(request.headers, _BODY_HEADERS)
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in _BODY_HEADERS
+        }
         request = replace(request, method="GET", headers=headers, body=None)
     if is_same_origin:
         return replace(request, url=url)
     if request.body is not None:
         raise AddressDenied("it redirects to another server, which is not sent the body")
-    return replace(request, url=url, headers=_only(request.headers, _HARMLESS_HEADERS))
+    headers = {
+        name: value for name, value in request.headers.items() if name.lower() in _HARMLESS_HEADERS
+    }
+    return replace(request, url=url, headers=headers)
 
 
 def _becomes_get(method: str, status: int) -> bool:
@@ -314,14 +321,6 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     """Return scheme, host and port; raises ValueError for an invalid address."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, port_of(parts)
-
-
-def _without(headers: Mapping[str, str], names: Container[str]) -> Mapping[str, str]:
-    return {name: value for name, value in headers.items() if name.lower() not in names}
-
-
-def _only(headers: Mapping[str, str], names: Container[str]) -> Mapping[str, str]:
-    return {name: value for name, value in headers.items() if name.lower() in names}
 
 
 def _body(response: http.client.HTTPResponse, deadline: float, max_bytes: int) -> Iterator[bytes]:
