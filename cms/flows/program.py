@@ -96,9 +96,7 @@ def _sees_client(flow: FlowDefinition, steps: Iterable[FlowStep], returns: str |
         return True
     first = flow.graph.first
     for step in steps:
-        if step.operation.sees_run:
-            return True
-        if _leads_to_client(step.options, is_first=step.id == first):
+        if step.operation.sees_run or _leads_to_client(step.options, is_first=step.id == first):
             return True
     return _leads_to_client(returns, is_first=first is None)
 

@@ -177,13 +177,11 @@ class Secrets:
             return self._masked_text(value, depth)
         if value is None or isinstance(value, bool):
             return value
+        if isinstance(value, Mapping | list | tuple) and depth > MAX_DEPTH:
+            return MASK
         if isinstance(value, Mapping):
-            if depth > MAX_DEPTH:
-                return MASK
             return self._masked_mapping(value, depth, own_name)
         if isinstance(value, list | tuple):
-            if depth > MAX_DEPTH:
-                return MASK
             return [self._masked(inner, depth + 1) for inner in value]
         # A number may be a secret as well: a code that was sent, for example.
         if str(value) in self._texts:
@@ -197,10 +195,7 @@ class Secrets:
         masked: dict[str, object] = {}
         for name, inner in value.items():
             text = str(name)
-            if _is_plain(name):
-                key = self._without_known(text)
-            else:
-                key = self._masked_text(text, depth)
+            key = self._without_known(text) if _is_plain(name) else self._masked_text(text, depth)
             # Names that look alike without their secrets are still as many.
             if key in masked:
                 key = f"{key} {len(masked)}"
@@ -215,10 +210,7 @@ class Secrets:
         # The members of `query` are names of a URL: `key` and `sig` are secrets there, and ordinary
         # words elsewhere.
         is_secret = is_query_secret if own_name == "query" else is_secret_name
-        names: set[str] = set()
-        for name in value:
-            if name in self._names or is_secret(str(name)):
-                names.add(str(name))
+        names = {str(name) for name in value if name in self._names or is_secret(str(name))}
         # {"header": "Authorization", "value": "…"}: the name of the secret is a value itself.
         if "value" in value and _has_secret_header(value):
             names.add("value")
@@ -277,11 +269,8 @@ def _is_encodable(text: str) -> bool:
 
 def _has_secret_header(pair: Mapping[Any, object]) -> bool:
     """Tell whether an object with a `value` says that this is a header that holds a secret."""
-    for member in _HEADER_NAMES:
-        name = pair.get(member)
-        if isinstance(name, str) and is_secret_name(name):
-            return True
-    return False
+    names = [pair.get(member) for member in _HEADER_NAMES]
+    return any(isinstance(name, str) and is_secret_name(name) for name in names)
 
 
 def _parsed(text: str) -> object:

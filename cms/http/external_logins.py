@@ -18,7 +18,7 @@ from cms.http.requests.cookies import Cookies, cookie_value
 from cms.http.requests.media import check_texts, optional_text, read_json_object, required_text
 from cms.http.requests.origins import Origins
 from cms.processes.slots import NoFreeSlot, WaitSlots
-from cms.sso import external_login, session_providers
+from cms.sso import external_login, provider_clients
 from cms.sso.browser_login import (
     FACTOR_LIFE,
     LIFE,
@@ -94,7 +94,7 @@ class ExternalLogins:
         is none of that name any more, and as `sessions.refresh` does.
         """
         client = request.context.client
-        confirmation = session_providers.confirmation_of(self.store, self.providers, token)
+        confirmation = provider_clients.confirmation_of(self.store, self.providers, token)
         if confirmation is not None:
             with self.asking(confirmation.provider):
                 confirmation.require(self.store, self.issuer.secret, client)

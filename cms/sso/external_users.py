@@ -41,9 +41,7 @@ class ExternalAccount(NamedTuple):
 def pending_account(store: Store, provider: Provider, user: str) -> ExternalAccount | None:
     """Return the user of a login that waits for its second factor."""
     rows = store.database.fetch_primary(statement("find_pending_account"), (user, provider.name))
-    if not rows:
-        return None
-    return ExternalAccount(*rows[0])
+    return ExternalAccount(*rows[0]) if rows else None
 
 
 def end_sessions_of(store: Store, provider: Provider, identifier: str, client: ClientInfo) -> None:
@@ -90,9 +88,7 @@ class ExternalAccounts:
         rows = self.store.database.fetch_primary(
             statement("find_external_account"), (self.provider.name, identifier)
         )
-        if not rows:
-            return None
-        return ExternalAccount(*rows[0])
+        return ExternalAccount(*rows[0]) if rows else None
 
     def _require_own_address(self, profile: Profile) -> None:
         """Raise `Refused` for an address that identifies the user, and is not verified."""

@@ -175,9 +175,8 @@ def _address(document: Mapping[str, Any], name: str) -> str:
 
 def _optional_address(document: Mapping[str, Any], name: str) -> str | None:
     value = document.get(name)
-    if not isinstance(value, str) or not value.startswith(("https://", "http://")):
-        return None
-    return value
+    is_address = isinstance(value, str) and value.startswith(("https://", "http://"))
+    return value if is_address else None
 
 
 class InvalidIdToken(Exception):

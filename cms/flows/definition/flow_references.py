@@ -86,19 +86,13 @@ def _roots(flow: FlowDefinition) -> dict[Path, str]:
 
 def _last(flow: FlowDefinition, operation: FlowOperation) -> Roots:
     """Return what `$last` is for an operation, if it is the same on every way to it."""
-    before = []
-    for other in flow.graph.operations.values():
-        if operation.id in (other.resolve, other.reject):
-            before.append(other)
-    return _last_of(before)
+    others = flow.graph.operations.values()
+    return _last_of([each for each in others if operation.id in (each.resolve, each.reject)])
 
 
 def _last_of(operations: Sequence[FlowOperation]) -> dict[Path, str]:
-    collections = {_items_of(operation) for operation in operations}
-    collection = collections.pop() if len(collections) == 1 else None
-    if collection is None:
-        return {}
-    return {("$last",): collection}
+    collection, *others = {_items_of(operation) for operation in operations} or {None}
+    return {} if others or collection is None else {("$last",): collection}
 
 
 def _items_of(operation: FlowOperation) -> str | None:

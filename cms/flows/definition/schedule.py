@@ -72,11 +72,8 @@ def parse_schedule(expression: object, zone: ZoneInfo) -> Schedule:
         # 30 February is well formed, and never comes.
         schedule.next(datetime.now(UTC))
     except CronSimError as error:
-        raise ScheduleError(f"it cannot be read: {_reason(error)}") from None
+        reason = str(error).replace("Bad ", "wrong ")
+        raise ScheduleError(f"it cannot be read: {reason}") from None
     except StopIteration:
         raise ScheduleError("it names no moment: no date fits all of its fields") from None
     return schedule
-
-
-def _reason(error: CronSimError) -> str:
-    return str(error).replace("Bad ", "wrong ")

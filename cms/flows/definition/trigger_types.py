@@ -6,12 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
-from cms.flows.definition.options import (
-    Option,
-    Options,
-    any_json,
-    method,
-)
+from cms.flows.definition.options import Option, Options, any_json, method
 from cms.flows.definition.schedule import ScheduleError, parse_schedule
 from cms.option_checks import IncompleteOption, OptionCheck, OptionError, boolean, one_of, texts
 from cms.schema.system import FILES, FOLDERS, SYSTEM_PREFIX, SYSTEM_TABLES
@@ -30,16 +25,16 @@ _ACTION_SCOPES = frozenset(
 )
 
 
-def _filter_scopes() -> frozenset[str]:
-    scopes = {"files.upload"}
-    for table in ("items", *WRITABLE_TABLES, FILES, FOLDERS):
-        name = table.removeprefix(SYSTEM_PREFIX)
-        for action in _WRITTEN:
-            scopes.add(f"{name}.{action}")
-    return frozenset(scopes)
-
-
-FILTER_SCOPES = _filter_scopes()
+FILTER_SCOPES = frozenset(
+    {
+        "files.upload",
+        *(
+            f"{table.removeprefix(SYSTEM_PREFIX)}.{action}"
+            for table in ("items", *WRITABLE_TABLES, FILES, FOLDERS)
+            for action in _WRITTEN
+        ),
+    }
+)
 """The events that a filter flow can wait for."""
 
 SCOPES = FILTER_SCOPES | _ACTION_SCOPES

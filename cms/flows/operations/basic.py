@@ -7,9 +7,9 @@ import time
 
 from cms import jsontext
 from cms.bounded_cache import bounded_cache
+from cms.flows.execution import run_inner_flow
 from cms.flows.redaction import MAX_TEXT_LENGTH
 from cms.flows.run import INNER_RUNS_SPENT, Rejected, RenderedOptions, Run, Unmet
-from cms.flows.synchronous_runs import run_inner_flow
 from cms.query.rules.payload_rules import parse_rule
 from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
 from cms.query.rules.validation import RuleContext, failures

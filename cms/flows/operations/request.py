@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -95,12 +95,10 @@ def send_request(options: RenderedOptions, run: Run) -> object:
     # A signed message is for one receiver only.
     outgoing = OutgoingRequest(url, method, headers, body, follows_redirects=message is None)
     start = time.perf_counter()
-    outcome = _exchange(outgoing, _address_filter(run), _limits(run))
+    outcome = _exchange(outgoing, run)
     milliseconds = round((time.perf_counter() - start) * 1000, 3)
     if message is not None:
-        reason = None
-        if outcome.has_failed:
-            reason = outcome.reason
+        reason = outcome.reason if outcome.has_failed else None
         delivery = Delivery(message, outgoing.url, outcome.status, reason, milliseconds)
         record_delivery(run, delivery, has_failed=outcome.has_failed)
     if outcome.has_failed:
@@ -108,19 +106,12 @@ def send_request(options: RenderedOptions, run: Run) -> object:
     return outcome.result
 
 
-def _address_filter(run: Run) -> AddressFilter:
+def _exchange(outgoing: OutgoingRequest, run: Run) -> RequestOutcome:
     config = run.services.config
-    return replace(AddressFilter.from_config(config), hosts=config.flows_request_allow_list)
-
-
-def _limits(run: Run) -> FetchLimits:
+    hosts = config.flows_request_allow_list
+    address_filter = replace(AddressFilter.from_config(config), hosts=hosts)
     seconds = min(MAX_SECONDS, run.limits.seconds_left)
-    return FetchLimits(max(seconds, MIN_SECONDS), MAX_RESPONSE_BYTES)
-
-
-def _exchange(
-    outgoing: OutgoingRequest, address_filter: AddressFilter, limits: FetchLimits
-) -> RequestOutcome:
+    limits = FetchLimits(max(seconds, MIN_SECONDS), MAX_RESPONSE_BYTES)
     try:
         with fetch(outgoing, address_filter, limits=limits) as response:
             content = b"".join(response.chunks)
@@ -163,10 +154,8 @@ def _data(response: OutgoingResponse, content: bytes) -> object:
 
 
 def _text(content: bytes, charset: str) -> str:
-    name = charset
     # Some codecs of Python are not for texts, and some take quadratic time.
-    if not _CHARSET.fullmatch(charset):
-        name = "utf-8"
+    name = charset if _CHARSET.fullmatch(charset) else "utf-8"
     try:
         return _storable(content.decode(name, errors="replace"))
     except LookupError:
@@ -183,19 +172,12 @@ def headers_of(value: object) -> dict[str, str]:
 
     Those that say how a message is sent are left out: the service sends it in its own way.
     """
-    headers: dict[str, str] = {}
-    for name, content in _named_headers(value):
-        if name.lower() not in _OWN_HEADERS:
-            headers[name] = str(content)
-    return headers
-
-
-def _named_headers(value: object) -> Iterator[tuple[str, object]]:
+    named: Iterable[tuple[str, object]] = ()
     if isinstance(value, list):
-        for entry in value:
-            yield str(entry["header"]), entry["value"]
+        named = [(str(entry["header"]), entry["value"]) for entry in value]
     elif isinstance(value, Mapping):
-        yield from value.items()
+        named = value.items()
+    return {name: str(content) for name, content in named if name.lower() not in _OWN_HEADERS}
 
 
 def _body(value: object, headers: dict[str, str]) -> bytes | None:
@@ -204,15 +186,10 @@ def _body(value: object, headers: dict[str, str]) -> bytes | None:
         return None
     content = value.encode() if isinstance(value, str) else jsontext.dumps(value)
     if "content-type" not in map(str.lower, headers):
-        headers["Content-Type"] = _media_type(value)
+        # A text may be JSON as well: a template may have made it.
+        is_json = not isinstance(value, str) or _is_json(value)
+        headers["Content-Type"] = _JSON if is_json else "text/plain; charset=utf-8"
     return content
-
-
-def _media_type(body: object) -> str:
-    # A text may be JSON as well: a template may have made it.
-    if not isinstance(body, str) or _is_json(body):
-        return _JSON
-    return "text/plain; charset=utf-8"
 
 
 def _is_json(text: str) -> bool:
