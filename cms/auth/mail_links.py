@@ -150,7 +150,6 @@ class MailLinks:
     def from_config(cls, config: Config, secret: str) -> MailLinks:
         """Return the links of the settings."""
         admin = f"{config.public_url}/admin"
-        verify = f"{config.public_url}/users/register/verify-email"
         return cls(
             reset=MailLink(
                 "password-reset",
@@ -174,7 +173,7 @@ class MailLinks:
                 "register",
                 REGISTRATION,
                 "verification_url",
-                verify,
+                f"{config.public_url}/users/register/verify-email",
                 config.user_register_url_allow_list,
                 config.user_register_ttl,
                 secret,

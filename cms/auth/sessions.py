@@ -59,9 +59,7 @@ class Issuer:
 
     def life_of(self, mode: Mode) -> timedelta:
         """Return how long a session lives when nobody renews it."""
-        if mode is Mode.SESSION:
-            return self.session_life
-        return self.refresh_life
+        return self.session_life if mode is Mode.SESSION else self.refresh_life
 
 
 @dataclass(frozen=True, slots=True)

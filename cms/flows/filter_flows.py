@@ -32,9 +32,8 @@ class FlowPayloadFilter:
 
     def __call__(self, event: FilterEvent, payload: object, keys: Sequence[object]) -> object:
         if (event.client.depth or 0) > MAX_DEPTH:
-            raise _unprocessable(
-                f"{MAX_DEPTH} runs of flows in a row have each caused the next one"
-            )
+            reason = f"{MAX_DEPTH} runs of flows in a row have each caused the next one"
+            raise _unprocessable(reason)
         with event.transaction.filter_time.running():
             return self._filtered(event, payload, keys)
 

@@ -66,8 +66,11 @@ class HashingQueue:
         """Have a thread count among those that are here, if there is room for it."""
         away = this_thread.away
         if away is None:
-            with _refused_as_busy(), wait_slots.take_for_hash():
-                yield
+            try:
+                with wait_slots.take_for_hash():
+                    yield
+            except NoFreeSlot:
+                raise _busy() from None
             return
         # A thread that delays no other one waits only for its turn, and not for a free slot.
         if not self._callers.acquire(blocking=False):
@@ -99,14 +102,6 @@ def _lower_priority() -> None:
             thread = threading.get_native_id()
             nice = os.getpriority(os.PRIO_PROCESS, thread) + LOWER_PRIORITY
             os.setpriority(os.PRIO_PROCESS, thread, nice)
-
-
-@contextmanager
-def _refused_as_busy() -> Iterator[None]:
-    try:
-        yield
-    except NoFreeSlot:
-        raise _busy() from None
 
 
 def _busy() -> Refused:

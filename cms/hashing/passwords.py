@@ -242,11 +242,8 @@ def check_password(password: str, *, policy: str | None = None) -> None:
         )
     if policy and not _matches_policy(password, policy):
         extensions = {"field": "password", "path": ["password"], "type": "regex", "valid": policy}
-        raise Refused(
-            Problem(
-                "FAILED_VALIDATION", "The password does not follow the password policy.", extensions
-            )
-        )
+        sentence = "The password does not follow the password policy."
+        raise Refused(Problem("FAILED_VALIDATION", sentence, extensions))
 
 
 def digest(token: str) -> str:

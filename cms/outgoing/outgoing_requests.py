@@ -133,9 +133,7 @@ def fetch(
             _connection(target, addresses, deadline, ssl_context) as connection,
             _send_request(connection, request, target) as response,
         ):
-            location = None
-            if request.follows_redirects:
-                location = _location_of(response)
+            location = _location_of(response) if request.follows_redirects else None
             if location is None:
                 headers = {
                     name.lower(): _in_utf8(value) for name, value in response.headers.items()
@@ -241,12 +239,9 @@ def _with_tls(
     try:
         return ssl_context.wrap_socket(plain_socket, server_hostname=target.hostname)
     except (OSError, ValueError) as error:
-        reason = "it speaks no TLS"
-        if isinstance(error, ssl.SSLCertVerificationError):
-            reason = error.verify_message
-        raise FetchError(
-            f"its certificate is not trusted or the handshake fails: {reason}"
-        ) from None
+        reason = getattr(error, "verify_message", "it speaks no TLS")
+        sentence = f"its certificate is not trusted or the handshake fails: {reason}"
+        raise FetchError(sentence) from None
 
 
 @cache
