@@ -1,9 +1,10 @@
-"""Masks secrets in the logs of runs: they are recognized by their names or their values."""
+"""Masks secrets in the logs of runs, by their names or their values, and cuts large values."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import re2
 
@@ -16,7 +17,6 @@ from cms.flows.secret_texts import (
     may_hold_secrets,
     secrets_in,
 )
-from cms.flows.truncation import MAX_DEPTH, truncate
 from cms.text_shapes import MASK
 
 MIN_SECRET_LENGTH = 4
@@ -28,6 +28,9 @@ MAX_SECRETS_LENGTH = 2**14
 """Characters of all secrets of a run. Beyond either bound its log shows no values at all."""
 MAX_TEXT_LENGTH = 10_000
 """Characters of one text that a log keeps."""
+
+MAX_DEPTH = 100
+"""Levels of a value that a log keeps: JSON is not written at any depth."""
 
 _MAX_PATTERN_BYTES = 2**26
 """The memory of the automaton of all secrets; with less RE2 could rebuild it again and again."""
@@ -293,3 +296,52 @@ def _pattern_of(texts: set[str]) -> Any:
     options.max_mem = _MAX_PATTERN_BYTES
     # RE2 looks for all of them in one pass over the text.
     return re2.compile("|".join(map(re2.escape, sorted(texts))), options)
+
+
+class Truncated(NamedTuple):
+    """The beginning of a value, and whether anything comes behind it."""
+
+    value: object
+    is_cut: bool
+
+
+@dataclass(slots=True)
+class _Budget:
+    """The characters that the first part of a value may still take, roughly."""
+
+    left: int
+    is_cut: bool = False
+
+    def is_spent(self) -> bool:
+        """Tell whether nothing is left for a value that follows, which is cut then."""
+        self.is_cut = self.is_cut or self.left <= 0
+        return self.is_cut
+
+
+def truncate(value: object, length: int) -> Truncated:
+    """Return the first `length` characters of a value, roughly; no text is cut in the middle."""
+    budget = _Budget(length)
+    part = _part(value, budget, 0)
+    return Truncated(part, budget.is_cut)
+
+
+def _part(value: object, budget: _Budget, depth: int) -> object:
+    if depth > MAX_DEPTH:
+        return value
+    if isinstance(value, Mapping):
+        members: dict[object, object] = {}
+        for name, inner in value.items():
+            if budget.is_spent():
+                break
+            budget.left -= len(str(name))
+            members[name] = _part(inner, budget, depth + 1)
+        return members
+    if isinstance(value, list | tuple):
+        parts = []
+        for inner in value:
+            if budget.is_spent():
+                break
+            parts.append(_part(inner, budget, depth + 1))
+        return parts
+    budget.left -= len(str(value))
+    return value

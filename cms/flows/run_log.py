@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from cms import jsontext
 from cms.flows.engine import StepLog
-from cms.flows.redaction import Secrets
-from cms.flows.truncation import truncate
+from cms.flows.redaction import Secrets, truncate
 from cms.text_shapes import MASK
 
 MAX_LOG_BYTES = 2**18

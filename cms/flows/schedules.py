@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from cms import jsontext
 from cms.database.connections import Database
 from cms.database.statements import statement
-from cms.flows.definition.schedule import Schedule, ScheduleError, parse_schedule
+from cms.flows.definition.trigger_types import Schedule, ScheduleError, parse_schedule
 from cms.flows.run_log import utc_text
 
 log = logging.getLogger("cms.flows")

@@ -145,19 +145,25 @@ class MachineSlots:
 
     def _lock_free_slot(self) -> int | None:
         """Return the locked descriptor of a free slot's file, or None."""
-        # Close-on-exec: a child that inherited the descriptor would keep the lock.
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         # The files stay there, empty: their locks are what counts, and removing them would race
         # with others.
         for number in range(self._count):
-            descriptor = os.open(self._folder / str(number), flags, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-            else:
+            descriptor = locked_file(self._folder / str(number))
+            if descriptor is not None:
                 return descriptor
         return None
+
+
+def locked_file(path: Path, flags: int = 0) -> int | None:
+    """Return the descriptor of a file, locked; None where another process holds the lock."""
+    # Close-on-exec: a child that inherited the descriptor would keep the lock.
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 class ThisThread(threading.local):

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from cms.flows.definition.flow import FlowDefinition, FlowOperation, Graph, graph_problems
 from cms.flows.definition.operation_types import OPERATION_TYPES
-from cms.flows.definition.schedule import ScheduleError, parse_schedule
-from cms.flows.definition.trigger_types import TRIGGER_TYPES
+from cms.flows.definition.trigger_types import TRIGGER_TYPES, ScheduleError, parse_schedule
 from cms.option_checks import IncompleteOption
 from cms.schema.system import FLOWS
 
