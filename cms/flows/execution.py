@@ -14,7 +14,6 @@ from cms.flows.program import Program, program_of
 from cms.flows.redaction import Secrets
 from cms.flows.run import (
     INNER_RUNS_SPENT,
-    OpenTransaction,
     ProcessBusy,
     Rejected,
     Run,
@@ -112,20 +111,19 @@ def run_now(
     In a transaction the log is a part of it: a refused write leaves no log.
     """
     began = present_moment()
-    fetch = _fetch(services, context.transaction)
     try:
         execution = execute(services, program, cause, context, identity)
     except Exception:
         # A transaction whose statement has failed takes no other one.
         if context.transaction is None:
             ended = _EndedRun("failed", began, NO_LOG, UNEXPECTED_ERROR)
-            _insert(fetch, program, cause, ended)
+            _insert(services.store.database.fetch_primary, program, cause, ended)
         raise
     ended = _EndedRun(execution.state, execution.began, execution.log(), execution.reason)
     # The writes of the run are committed by now, and a crash before this line would leave no log
     # either. In a transaction it would also keep the write from waiting for the disk.
     is_quick = context.transaction is None and ended.state == "done"
-    _insert(fetch, program, cause, ended, is_quick=is_quick)
+    _insert(execution.run.fetch, program, cause, ended, is_quick=is_quick)
     return execution
 
 
@@ -144,7 +142,7 @@ def run_inner_flow(run: Run, flow: str, payload: object) -> object:
     # In a transaction, with the changes that it has made.
     snapshot = run.transaction.current_snapshot() if run.transaction else run.snapshot
     assert snapshot
-    program = program_of(run.services, snapshot, flow, _fetch(run.services, run.transaction))
+    program = program_of(run.services, snapshot, flow, run.fetch)
     if (
         program is None
         or not program.definition.is_active
@@ -255,12 +253,6 @@ class _EndedRun(NamedTuple):
     began: datetime
     log: RunLog
     reason: str | None
-
-
-def _fetch(services: Services, transaction: OpenTransaction | None) -> Fetch:
-    if transaction:
-        return transaction.transaction.execute
-    return services.store.database.fetch_primary
 
 
 def _insert(

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from cms.config import Config
-from cms.database.connections import Transaction
+from cms.database.connections import Fetch, Transaction
 from cms.flows.definition.options import Options
 from cms.flows.redaction import Secrets
 from cms.flows.scripts.script_pool import ScriptPool
@@ -220,6 +220,16 @@ class Run:
         if not isinstance(accountability, Mapping):
             return None
         return accountability.get(name)
+
+    @property
+    def fetch(self) -> Fetch:
+        """Runs statements: in a filter flow in the transaction of the write.
+
+        A second connection could wait for ever for those who wait for this transaction.
+        """
+        if self.transaction:
+            return self.transaction.transaction.execute
+        return self.services.store.database.fetch_primary
 
     @contextmanager
     def open_transaction(self) -> Iterator[Transaction]:

@@ -1,4 +1,4 @@
-"""The triggers of flows, the options of each, and when flows with a schedule run (docs/flows.md)."""
+"""The triggers of flows, the options of each, and schedules of cron expressions (docs/flows.md)."""
 
 from __future__ import annotations
 
