@@ -84,11 +84,6 @@ def has_factor_already() -> Refused:
     return invalid_payload("There is a second factor already")
 
 
-def disable(transaction: Transaction, user: str) -> None:
-    """Take the second factor away, with its recovery codes."""
-    transaction.execute(statement("disable_factor"), (user,))
-
-
 def recovery_codes_of(seed: bytes, *, secret: str) -> list[str]:
     """Return the recovery codes of a seed; only the seed together with SECRET gives them."""
     # From SECRET and a purpose, so that the key of recovery codes is good for nothing else.

@@ -16,7 +16,7 @@ from cms.schema.system import USERS
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
-from cms.store.write_attempts import Write, require_admin
+from cms.store.write_attempts import require_admin
 
 MAX_INVITED = 1_000
 
@@ -48,8 +48,7 @@ def invite(
     accounts.
     """
     address = link.address(invitation.url)
-    write: Write[None] = store.write(identity, idempotency=idempotency)
-    for attempt in write:
+    for attempt in store.write(identity, idempotency=idempotency):
         with attempt as context:
             # First of all: callers who may not invite must learn nothing about the addresses.
             require_admin(context.actor)

@@ -18,7 +18,6 @@ from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo, Identity
 from cms.store.store import Store
-from cms.store.write_attempts import Write
 
 _INFO_FIELDS = (
     "id",
@@ -136,8 +135,7 @@ def invite(
     """
     base, separator, query = link.address(invitation.url).partition("?")
     share = parse_id(invitation.share)
-    write: Write[None] = store.write(identity, idempotency=idempotency)
-    for attempt in write:
+    for attempt in store.write(identity, idempotency=idempotency):
         with attempt as context:
             transaction = attempt.begin_transaction()
             name = _name_for_invitation(transaction, context, share)

@@ -12,7 +12,6 @@ from cms.items.read.reads import require_own_user, require_user
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
-from cms.store.write_attempts import Write
 
 DEFAULT_RANDOM_LENGTH = 32
 MAX_RANDOM_LENGTH = 500
@@ -57,8 +56,7 @@ def set_last_page(
 ) -> None:
     """Set `last_page` of the current user, which leaves no trace in the history."""
     require_user(identity)
-    write: Write[None] = store.write(identity, idempotency=idempotency)
-    for attempt in write:
+    for attempt in store.write(identity, idempotency=idempotency):
         with attempt as context:
             require_own_user(context)
             transaction = attempt.begin_transaction()

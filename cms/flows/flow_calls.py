@@ -31,7 +31,6 @@ from cms.store.idempotency import (
 )
 from cms.store.identity import Identity
 from cms.store.snapshot import Snapshot
-from cms.store.write_attempts import Write
 
 MAX_CACHED_BYTES = 2**24
 """The bytes that all cached answers of one process may take, with the requests for them."""
@@ -156,8 +155,7 @@ class FlowCalls:
         if idempotency is None:
             queue_runs(store.database.fetch_primary, flow.program.flow, [flow.cause])
             return
-        write: Write[None] = store.write(identity, idempotency=idempotency)
-        for attempt in write:
+        for attempt in store.write(identity, idempotency=idempotency):
             with attempt:
                 transaction = attempt.begin_transaction()
                 queue_runs(transaction.execute, flow.program.flow, [flow.cause])

@@ -24,7 +24,7 @@ from cms.schema.system import FLOW_RUNS
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
-from cms.store.write_attempts import Write, require_admin
+from cms.store.write_attempts import require_admin
 
 log = logging.getLogger("cms.flows")
 
@@ -56,8 +56,7 @@ def retry_run(
     store: Store, identity: Identity, key: str, idempotency: Idempotency | None = None
 ) -> None:
     """Queue a run again that was rejected or has failed, as an administrator."""
-    write: Write[None] = store.write(identity, idempotency=idempotency)
-    for attempt in write:
+    for attempt in store.write(identity, idempotency=idempotency):
         with attempt as context:
             transaction = attempt.begin_transaction()
             require_admin(context.actor)
