@@ -213,9 +213,9 @@ def logout(store: Store, *, token: str, client: ClientInfo, everywhere: bool = F
     return logout_url
 
 
-def end_sessions(transaction: Transaction, *users: str, keep: str | None = None) -> None:
-    """End all sessions of users except the one to `keep`, with their refresh and access tokens."""
-    transaction.execute(statement("end_sessions_of"), (list(users), keep))
+def end_sessions(transaction: Transaction, user: str) -> None:
+    """End all sessions of a user, with their refresh and access tokens."""
+    transaction.execute(statement("end_sessions_of"), (user,))
 
 
 def invalid_credentials() -> Refused:
