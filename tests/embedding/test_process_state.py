@@ -48,7 +48,6 @@ PURE = {
     "cms.database.migrate",
     "cms.database.statement_meter",
     "cms.database.statements",
-    "cms.flows.secret_hints",
     "cms.flows.secret_texts",
     "cms.fragment",
     "cms.http.assets",
