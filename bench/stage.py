@@ -15,7 +15,7 @@ from bench.serving import RunningServer, serving
 from bench.wire import call, request
 from cms.auth.accounts import first_admin
 from cms.database.migrate import migrate
-from cms.embedded import start
+from cms.embedded.lifetime import start
 
 EMAIL = "admin@example.com"
 PASSWORD = secrets.token_urlsafe(16)

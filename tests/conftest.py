@@ -21,7 +21,7 @@ from cms.app import create_app
 from cms.auth import accounts
 from cms.config import Config, load
 from cms.database.migrate import migrate
-from cms.embedded import start
+from cms.embedded.lifetime import start
 from tests import things
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.databases import drop_database, end_maintenance, maintenance

@@ -9,7 +9,7 @@ from cms.query.language.ast import And, AtField, Constant, Filter, OperatorTest,
 from cms.query.language.filters import parse_filter
 from cms.query.language.literals import RuleLiterals
 from cms.query.rules.payload_rules import parse_rule
-from cms.schema.field_names import FieldName
+from cms.schema.names import FieldName
 from cms.schema.system import (
     COLLECTIONS,
     FIELDS,

@@ -32,8 +32,8 @@ from cms.query.plan.guarded import (
     GuardedValue,
 )
 from cms.query.plan.read_plan import LinkStep, both
-from cms.schema.field_names import FieldName, FollowName, dotted_name, follow_name
 from cms.schema.model import Field
+from cms.schema.names import FieldName, FollowName, dotted_name, follow_name
 
 
 @dataclass(frozen=True, slots=True)

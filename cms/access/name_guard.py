@@ -12,8 +12,8 @@ from cms.errors import Refused, forbidden, invalid_query, not_found
 from cms.query.plan.guarded import GuardedValue
 from cms.query.plan.links import Link, any_links, link_back, link_of
 from cms.query.plan.read_plan import LinkStep, Predicate, both
-from cms.schema.field_names import FieldName, FollowName, dotted_name
 from cms.schema.model import Catalogue, Field
+from cms.schema.names import FieldName, FollowName, dotted_name
 
 ViewLookup = Callable[[str], View | None]
 """Returns the part of a collection that the caller sees; None for a hidden collection."""

@@ -10,7 +10,7 @@ from cms.access.query_rewriting import merged_queries, with_star_fields
 from cms.access.views import View
 from cms.query.language.ast import AnyPick, DeepQuery, Pick, Query, Star
 from cms.query.plan.links import Link
-from cms.schema.field_names import FieldName
+from cms.schema.names import FieldName
 
 PickPosition = tuple[str, str, str | None]
 """Key, field and target: the targets of a many-to-any field share the key."""

@@ -34,8 +34,8 @@ from cms.query.plan.guarded import (
 from cms.query.plan.links import Link
 from cms.query.plan.ordering import default_sort, tie_breakers
 from cms.query.plan.read_plan import LinkStep, both
-from cms.schema.field_names import FieldName, dotted_name
 from cms.schema.model import Field
+from cms.schema.names import FieldName, dotted_name
 
 
 @dataclass(frozen=True, slots=True)

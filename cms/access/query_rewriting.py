@@ -8,7 +8,7 @@ from dataclasses import replace
 from cms.errors import invalid_query
 from cms.query.language.ast import HIGHLIGHTS, And, AtField, Filter, Or, Pick, Query, Star
 from cms.query.language.relation_tests import has_quantifier
-from cms.schema.field_names import FieldName
+from cms.schema.names import FieldName
 
 
 def with_star_fields(pick: Pick, star: Star) -> Pick:

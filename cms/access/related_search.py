@@ -8,7 +8,7 @@ from cms.access.name_guard import NameGuard
 from cms.access.views import View
 from cms.query.plan.guarded import GuardedValue, RelatedSearch
 from cms.query.plan.links import Link
-from cms.schema.field_names import FieldName
+from cms.schema.names import FieldName
 
 
 def search_values(names: NameGuard, view: View) -> tuple[GuardedValue, ...]:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from cms.query.language.ast import Caller
-from cms.schema.field_names import parse_value_path
 from cms.schema.model import Catalogue, Collection, Column, Field, Json, Relation
+from cms.schema.names import parse_value_path
 from cms.schema.references import placeholders, target_of, without_hidden
 from cms.schema.types.field_type import Trait
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from cms.access.guarded_rules import UNRESTRICTED, GuardedGrant, GuardedRule, any_of
 from cms.query.plan.read_plan import VisibleMembers
-from cms.schema.field_names import FieldName
 from cms.schema.model import Collection
+from cms.schema.names import FieldName
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cms import zlib_windows
-from cms.backup.error import BackupError, DamagedArchive
+from cms.backup import BackupError, DamagedArchive
 
 BLOCK = tarfile.BLOCKSIZE
 END = "end.json"

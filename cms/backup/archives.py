@@ -10,7 +10,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from cms.backup.error import BackupError
+from cms.backup import BackupError
 from cms.config import Config
 from cms.config.locations import Location
 from cms.errors import Refused
@@ -37,9 +37,12 @@ class Archive(Protocol):
 
 def archive_at(address: str, config: Config) -> Archive:
     """Return the archive at `s3://BUCKET/KEY`, or at the path of a file."""
-    if address.startswith(_PREFIX):
-        return _object_at(address, config)
-    return ArchiveFile(Path(address))
+    if not address.startswith(_PREFIX):
+        return ArchiveFile(Path(address))
+    bucket, _, key = address.removeprefix(_PREFIX).partition("/")
+    if not bucket or not key:
+        raise BackupError(f"{address} names no object: s3://BUCKET/KEY.")
+    return ArchiveObject(Storage(_location(bucket, config)), key, name=address)
 
 
 class ArchiveFile:
@@ -152,13 +155,6 @@ class ArchiveObject:
                 f"{self._name} cannot be reached with the account of the storage location "
                 f"{self._storage.name}: check its bucket, endpoint, region and key."
             ) from refusal
-
-
-def _object_at(address: str, config: Config) -> ArchiveObject:
-    bucket, _, key = address.removeprefix(_PREFIX).partition("/")
-    if not bucket or not key:
-        raise BackupError(f"{address} names no object: s3://BUCKET/KEY.")
-    return ArchiveObject(Storage(_location(bucket, config)), key, name=address)
 
 
 def _location(bucket: str, config: Config) -> Location:

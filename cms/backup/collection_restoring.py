@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cms.backup import BackupError, Watcher
 from cms.backup.archive_format import unpacked
 from cms.backup.archives import Archive
-from cms.backup.checking import check_migrations
-from cms.backup.error import BackupError
+from cms.backup.checking import believing_head, check_migrations, head_of, verified, watched
 from cms.backup.manifest import TABLES, Head, Table
-from cms.backup.progress import Watcher
-from cms.backup.verifying import believing_head, head_of, verified, watched
 from cms.database import bulk, row_merging
 from cms.database.bulk import TableInSchema, bulk_transaction
 from cms.database.connections import Transaction, single_values

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from cms.backup.error import BackupError, DamagedArchive
+from cms.backup import BackupError, DamagedArchive
+
+T = TypeVar("T")
 
 FORMAT = 1
 
@@ -73,13 +75,13 @@ def read_head(content: bytes) -> Head:
     try:
         return Head(
             format=FORMAT,
-            created=_text(document["created"]),
-            schema=_text(document["schema"]),
-            server=_number(document["server"]),
-            migrations=_texts_by_name(document["migrations"]),
-            extensions=_texts_by_name(document["extensions"]),
+            created=_as(str, document["created"]),
+            schema=_as(str, document["schema"]),
+            server=_as(int, document["server"]),
+            migrations=_by_name(str, document["migrations"]),
+            extensions=_by_name(str, document["extensions"]),
             storages=_texts(document["storages"]),
-            tables=tuple(map(_table, _list(document["tables"]))),
+            tables=tuple(map(_table, _as(list, document["tables"]))),
             filled_views=_texts(document["filled_views"]),
         )
     except (LookupError, TypeError):
@@ -87,16 +89,16 @@ def read_head(content: bytes) -> Head:
 
 
 def _table(table: Any) -> Table:
-    return Table(_text(table["name"]), _texts(table["columns"]), _number(table["size"]))
+    return Table(_as(str, table["name"]), _texts(table["columns"]), _as(int, table["size"]))
 
 
 def read_summary(content: bytes) -> Summary:
     document = _document(content)
     try:
         return Summary(
-            rows=_numbers_by_name(document["rows"]),
-            files=_number(document["files"]),
-            missing=_number(document["missing"]),
+            rows=_by_name(int, document["rows"]),
+            files=_as(int, document["files"]),
+            missing=_as(int, document["missing"]),
         )
     except (LookupError, TypeError):
         raise DamagedArchive(f"{SUMMARY} lacks something") from None
@@ -114,8 +116,8 @@ def read_sequences(content: bytes) -> list[SequencePosition]:
     """Return the positions of sequences; raises `DamagedArchive`."""
     positions: list[SequencePosition] = []
     try:
-        for name, value, is_used in _list(read_json(content)):
-            positions.append(SequencePosition(_text(name), _number(value), bool(is_used)))
+        for name, value, is_used in _as(list, read_json(content)):
+            positions.append(SequencePosition(_as(str, name), _as(int, value), bool(is_used)))
     except (TypeError, ValueError):
         raise DamagedArchive(f"{SEQUENCES} is not readable") from None
     return positions
@@ -134,17 +136,17 @@ class Entry:
 def read_entries(content: bytes) -> list[Entry]:
     """Return a list of files; raises `DamagedArchive`."""
     try:
-        return list(map(_entry, _list(read_json(content))))
+        return list(map(_entry, _as(list, read_json(content))))
     except (LookupError, TypeError):
         raise DamagedArchive("a list of files in it is not readable") from None
 
 
 def _entry(entry: Any) -> Entry:
-    key = _text(entry["id"])
+    key = _as(str, entry["id"])
     name = str(entry["name"])
     if entry.get("missing"):
         return Entry(key, name, 0, None)
-    return Entry(key, name, _number(entry["size"]), _text(entry["sha256"]))
+    return Entry(key, name, _as(int, entry["size"]), _as(str, entry["sha256"]))
 
 
 def read_json(content: bytes) -> Any:
@@ -157,7 +159,7 @@ def read_json(content: bytes) -> Any:
 
 def _document(content: bytes) -> dict[str, Any]:
     try:
-        return _mapping(read_json(content))
+        return _as(dict, read_json(content))
     except TypeError:
         raise _unreadable() from None
 
@@ -169,37 +171,15 @@ def _unreadable() -> DamagedArchive:
 # The functions below raise TypeError for values of other types.
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError
-    return value
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _number(value: Any) -> int:
-    if not isinstance(value, int):
+def _as(kind: type[T], value: Any) -> T:
+    if not isinstance(value, kind):
         raise TypeError
     return value
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(map(_text, _list(value)))
+    return tuple(_as(str, text) for text in _as(list, value))
 
 
-def _numbers_by_name(value: Any) -> dict[str, int]:
-    return {name: _number(number) for name, number in _mapping(value).items()}
-
-
-def _texts_by_name(value: Any) -> dict[str, str]:
-    return {name: _text(text) for name, text in _mapping(value).items()}
+def _by_name(kind: type[T], value: Any) -> dict[str, T]:
+    return {name: _as(kind, member) for name, member in _as(dict, value).items()}

@@ -9,30 +9,21 @@ from datetime import timedelta
 from itertools import chain, groupby
 from uuid import UUID
 
+from cms.backup import BackupError, DamagedArchive, Watcher, manifest
 from cms.backup.archive_format import Member, unpacked
 from cms.backup.archives import Archive
-from cms.backup.checking import check_archive, content_of, missing_extensions
-from cms.backup.error import BackupError, DamagedArchive
-from cms.backup.manifest import (
-    AFTER,
-    BEFORE,
-    FILES,
-    LISTS,
-    SEQUENCES,
-    SUMMARY,
-    TABLES,
-    Entry,
-    Head,
-    SequencePosition,
-    Summary,
-    Table,
-    read_entries,
-    read_sequences,
-    read_summary,
+from cms.backup.checking import (
+    believing_head,
+    check_archive,
+    content_bytes,
+    content_of,
+    head_of,
+    missing_extensions,
+    verified,
+    watched,
 )
-from cms.backup.progress import Watcher
+from cms.backup.manifest import Entry, Head, SequencePosition, Summary, Table
 from cms.backup.structure_dump import for_server
-from cms.backup.verifying import believing_head, content_bytes, head_of, verified, watched
 from cms.database import bulk
 from cms.database.bulk import TableInSchema
 from cms.database.connections import Transaction
@@ -158,7 +149,7 @@ class _Pass:
     def run(self, members: Iterable[Member]) -> None:
         """Raise `DamagedArchive` for an archive whose content differs from its description."""
         for (folder, name), group in groupby(members, key=_folder_and_owner):
-            if folder == TABLES:
+            if folder == manifest.TABLES:
                 self._copy(self._table(name), group)
                 continue
             for member in group:
@@ -167,21 +158,21 @@ class _Pass:
             raise DamagedArchive("its summary is missing")
 
     def _take(self, folder: str, name: str, member: Member) -> None:
-        if folder == FILES:
+        if folder == manifest.FILES:
             self._contents.put(self._transaction, name, member)
             return
-        if folder == LISTS:
-            self._contents.compare(read_entries(content_bytes(member)))
+        if folder == manifest.LISTS:
+            self._contents.compare(manifest.read_entries(content_bytes(member)))
             return
-        if member.name == BEFORE:
+        if member.name == manifest.BEFORE:
             self._run(_script(member), "The tables cannot be made")
-        elif member.name == AFTER:
+        elif member.name == manifest.AFTER:
             # Keys, indexes and triggers come when the rows are there.
             self._after = _script(member)
-        elif member.name == SEQUENCES:
-            self._finish_tables(read_sequences(content_bytes(member)))
-        elif member.name == SUMMARY:
-            self._compare_with(read_summary(content_bytes(member)))
+        elif member.name == manifest.SEQUENCES:
+            self._finish_tables(manifest.read_sequences(content_bytes(member)))
+        elif member.name == manifest.SUMMARY:
+            self._compare_with(manifest.read_summary(content_bytes(member)))
 
     def _table(self, number: str) -> Table:
         tables = self._head.tables
@@ -196,7 +187,7 @@ class _Pass:
 
     def _finish_tables(self, sequences: list[SequencePosition]) -> None:
         if not self._after:
-            raise DamagedArchive(f"{AFTER} is missing")
+            raise DamagedArchive(f"{manifest.AFTER} is missing")
         self._has_tables = True
         self._run(self._after, "The keys, indexes and triggers cannot be made")
         for sequence in sequences:
@@ -224,7 +215,7 @@ class _Pass:
 
     def _compare_with(self, summary: Summary) -> None:
         if not self._has_tables:
-            raise DamagedArchive(f"{SEQUENCES} is missing")
+            raise DamagedArchive(f"{manifest.SEQUENCES} is missing")
         if summary.rows != self._rows:
             raise DamagedArchive("a table has another number of rows than it says")
         if summary.files != self._contents.compared:
@@ -274,10 +265,7 @@ class _RestoredContents:
 
     def compare(self, entries: list[Entry]) -> None:
         """Compare the stored contents with a list of the archive."""
-        expected = {}
-        for entry in entries:
-            if entry.sha256:
-                expected[entry.key] = (entry.size, entry.sha256)
+        expected = {entry.key: (entry.size, entry.sha256) for entry in entries if entry.sha256}
         if expected != self._stored:
             raise DamagedArchive("a file has another content than it says")
         self.compared += len(expected)

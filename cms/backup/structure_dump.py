@@ -7,7 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from cms.backup.error import BackupError
+from cms.backup import BackupError
 from cms.database.bulk import address_without_password
 
 # Leaves out objects of the server that are no data: roles, tablespaces, replication.

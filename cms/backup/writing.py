@@ -18,24 +18,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TextIO
 
+from cms.backup import BackupError, Watcher, manifest
 from cms.backup.archive_format import Member, json_member, member_of
-from cms.backup.error import BackupError
-from cms.backup.manifest import (
-    AFTER,
-    BEFORE,
-    FILES,
-    FORMAT,
-    HEAD,
-    LISTS,
-    SEQUENCES,
-    SUMMARY,
-    TABLES,
-    Head,
-    SequencePosition,
-    Summary,
-    Table,
-)
-from cms.backup.progress import Watcher
+from cms.backup.manifest import Head, SequencePosition, Summary, Table
 from cms.backup.structure_dump import StructureChanges, dump_structure
 from cms.database.bulk import (
     Missing,
@@ -107,13 +92,13 @@ class Backup:
             with self._one_moment() as moment:
                 _require_locations(moment.head, self._storages)
                 size = _list_files(moment.transaction, files)
-                yield json_member(HEAD, asdict(moment.head))
+                yield json_member(manifest.HEAD, asdict(moment.head))
                 yield from moment.structure
                 yield from self._rows_members(moment.transaction, moment.head)
             files.seek(0)
             self._watcher.begin("files", size)
             yield from self._file_members(files)
-        yield json_member(SUMMARY, asdict(Summary(self._rows, self._files, self.missing)))
+        yield json_member(manifest.SUMMARY, asdict(Summary(self._rows, self._files, self.missing)))
 
     @contextmanager
     def _one_moment(self) -> Iterator[_Moment]:
@@ -139,13 +124,13 @@ class Backup:
             rows = copy_out(transaction, name, table.columns)
             yield from self._table_members(number, table.name, rows)
         # After the rows: a sequence that has moved on meanwhile is no harm, one behind them is.
-        yield json_member(SEQUENCES, _sequence_positions(transaction, head.schema))
+        yield json_member(manifest.SEQUENCES, _sequence_positions(transaction, head.schema))
 
     def _structure(self, transaction: Transaction, head: Head) -> list[Member]:
         program = self._find_program(head.server // 10_000)
         ((snapshot,),) = transaction.execute(statement("export_snapshot"))
         members = []
-        for name, section in ((BEFORE, "pre-data"), (AFTER, "post-data")):
+        for name, section in ((manifest.BEFORE, "pre-data"), (manifest.AFTER, "post-data")):
             script = dump_structure(
                 program, self._dsn, schema=head.schema, snapshot=snapshot, section=section
             )
@@ -157,7 +142,7 @@ class Backup:
         for part_number, part in enumerate(_parts(rows), start=1):
             # Line breaks within values are escaped.
             count += part.count(b"\n")
-            yield member_of(f"{TABLES}/{number:05}/{part_number:07}", part)
+            yield member_of(f"{manifest.TABLES}/{number:05}/{part_number:07}", part)
             self._watcher.advance(len(part))
         self._rows[table] = count
 
@@ -171,7 +156,7 @@ class Backup:
                 entry = {"id": key, "storage": storage, "path": path, "name": name}
                 entries.append(entry)
                 yield from self._content(entry)
-            yield json_member(f"{LISTS}/{number:07}.json", entries)
+            yield json_member(f"{manifest.LISTS}/{number:07}.json", entries)
 
     def _content(self, entry: dict[str, Any]) -> Iterator[Member]:
         """Yield the content of a file if there is one; `entry` gets its size and SHA-256."""
@@ -190,7 +175,7 @@ class Backup:
             return
         digest = hashlib.sha256()
         pieces = self._watched(_named(pieces, entry), digest)
-        yield Member(f"{FILES}/{entry['id']}", content.size, pieces)
+        yield Member(f"{manifest.FILES}/{entry['id']}", content.size, pieces)
         self._files += 1
         entry["size"] = content.size
         entry["sha256"] = digest.hexdigest()
@@ -258,7 +243,7 @@ def _head(transaction: Transaction) -> Head:
     for name, size, columns in transaction.execute(statement("list_backup_tables")):
         tables.append(Table(name, tuple(columns), size))
     return Head(
-        format=FORMAT,
+        format=manifest.FORMAT,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         schema=schema,
         server=server,

@@ -11,8 +11,7 @@ from uuid import UUID
 
 import click
 
-from cms.cli.backup_commands import backup, restore
-from cms.cli.session import current_config, is_expected, sentence_of, warn_of_names
+from cms.cli.session import current_config, interruptible, is_expected, sentence_of, warn_of_names
 from cms.distribution import DISTRIBUTION
 
 if TYPE_CHECKING:
@@ -113,8 +112,42 @@ def maintain() -> None:
     maintain(current_config())
 
 
-cms.add_command(backup)
-cms.add_command(restore)
+@cms.command()
+@click.argument("archive")
+def backup(archive: str) -> None:
+    """Write the database and all files into one archive: a file, or s3://BUCKET/KEY.
+
+    The service may run meanwhile. Files whose content is lost are named; the exit status is 3 then.
+    """
+    from cms.cli.backup import back_up
+
+    with interruptible():
+        status = back_up(current_config(), archive)
+    raise SystemExit(status)
+
+
+@cms.command()
+@click.argument("archive")
+@click.option("--force", is_flag=True, help="Replace all that an installation holds.")
+@click.option("--collection", metavar="NAME", help="The rows of this collection alone.")
+def restore(archive: str, force: bool, collection: str | None) -> None:  # noqa: FBT001
+    """Put an archive back into an empty installation, all of it or nothing.
+
+    A damaged archive changes nothing. Files that it has no content of are named; the exit status is
+    3 then. With --collection its rows come back into an installation that goes on: rows with the
+    same key are replaced, all others stay.
+    """
+    from cms.cli.backup import restore, restore_collection
+
+    if force and collection is not None:
+        raise click.UsageError("--force is for whole archives, not for one collection.")
+    status = 0
+    with interruptible():
+        if collection is None:
+            status = restore(current_config(), archive, replaces=force)
+        else:
+            restore_collection(current_config(), archive, collection=collection)
+    raise SystemExit(status)
 
 
 @cms.command()
@@ -187,13 +220,13 @@ def _ask_password() -> str:
 @click.option("--role", help="Name or id of the user's role; without one there is none.")
 def create_user(email: str, password: str | None, role: str | None, *, no_password: bool) -> None:
     """Make a user and print its id."""
-    from cms.cli.user import create
+    from cms.cli.setup import create_user
 
     if no_password:
         password = None
     elif password is None:
         password = _ask_password()
-    create(current_config(), email=email, password=password, role=role)
+    create_user(current_config(), email=email, password=password, role=role)
 
 
 @user.command("password")
@@ -201,18 +234,18 @@ def create_user(email: str, password: str | None, role: str | None, *, no_passwo
 @PASSWORD
 def set_password(email: str, password: str | None) -> None:
     """Set a user's password."""
-    from cms.cli.user import password as change_password
+    from cms.cli.setup import set_password
 
-    change_password(current_config(), email=email, password=password or _ask_password())
+    set_password(current_config(), email=email, password=password or _ask_password())
 
 
 @user.command("token")
 @EMAIL
 def make_token(email: str) -> None:
     """Make a static token for a user and print it, once; the one before it ends."""
-    from cms.cli.user import token
+    from cms.cli.setup import make_token
 
-    token(current_config(), email=email)
+    make_token(current_config(), email=email)
 
 
 @cms.group()
@@ -331,7 +364,7 @@ def types(file: str, language: str, url: str | None, token: str | None) -> None:
     They are written to standard output, or into a file.
     """
     from cms.cli.service import service
-    from cms.cli.types import write_types
+    from cms.cli.transfer import write_types
 
     with service(current_config(), url=url, token=token) as running:
         write_types(running, file, language=language)

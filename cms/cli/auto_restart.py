@@ -1,23 +1,35 @@
-"""Starts the embedded server again when it ends by itself."""
+"""Starts the embedded server, and the worker beside the web server, again when they end by
+themselves.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import TracebackType
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 
-from cms.cli.backoff import Backoff
 from cms.cli.session import DatabaseLost, announce
 from cms.config import Config
-from cms.embedded import EmbeddedError, EmbeddedServer, start
+from cms.embedded import EmbeddedError
+from cms.embedded.lifetime import EmbeddedServer, start
 
-FIRST_PAUSE_SECONDS = 0.1
+SERVER_PAUSE_SECONDS = 0.1
 RESTART_ATTEMPTS = 3
 """More than one: a server that is killed while it starts may be able to start."""
+
+WORKER_STOP_SECONDS = 12.0
+"""Longer than a stopping worker lets its jobs run."""
+WORKER_PAUSE_SECONDS = 1.0
+
+MAX_PAUSE_SECONDS = 60.0
+HEALTHY_SECONDS = 60.0
+"""A process that ran for so long did not end for the same reason as the one before it."""
 
 
 @contextmanager
@@ -54,12 +66,7 @@ class AutoRestart:
     def __enter__(self) -> None:
         self._thread.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._has_ended.set()
         if self._failure is not None:
             raise DatabaseLost(
@@ -67,7 +74,7 @@ class AutoRestart:
             )
 
     def _keep_running(self) -> None:
-        pauses = Backoff(FIRST_PAUSE_SECONDS)
+        pauses = Backoff(SERVER_PAUSE_SECONDS)
         started = time.monotonic()
         while self._failure is None:
             # It returns at once as long as the server is down.
@@ -95,3 +102,98 @@ class AutoRestart:
         self._failure = failure
         # The main thread waits for signals: an exception in this thread would not wake it.
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+class WorkerProcess:
+    """Keeps a worker running between `start` and `end`."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._has_ended = False
+        # A signal handler may put into it at any moment, which an event does not allow.
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._lock = threading.RLock()  # a signal may come while the main thread holds it
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._keep_running, daemon=True)
+        self._parent_pipe = os.pipe()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def send_signal(self, number: int) -> None:
+        """Pass on a signal that ends the worker, which is then not started again."""
+        # First, so that no worker is started after the signal; then a pause ends at once.
+        self._has_ended = True
+        self._wake.put(None)
+        with self._lock:
+            if self._process is not None:
+                self._process.send_signal(number)
+
+    def end(self) -> None:
+        """Stop the worker and wait for its end; jobs that take too long return to the queue."""
+        self.send_signal(signal.SIGTERM)
+        # Without `start` there is no thread to wait for.
+        if self._thread.ident is not None:
+            # The thread ends with its worker, and a worker that runs on is killed.
+            self._thread.join(WORKER_STOP_SECONDS)
+            self.send_signal(signal.SIGKILL)
+            self._thread.join()
+        for descriptor in self._parent_pipe:
+            os.close(descriptor)
+
+    def _keep_running(self) -> None:
+        pauses = Backoff(WORKER_PAUSE_SECONDS)
+        while (process := self._start_unless_ended()) is not None:
+            started = time.monotonic()
+            status = process.wait()
+            if self._has_ended:
+                return
+            pause = pauses.after(time.monotonic() - started)
+            announce(
+                f"The worker ended by itself (status {status}); "
+                f"another one starts in {pause:.0f} s."
+            )
+            with suppress(Empty):
+                self._wake.get(timeout=pause)
+
+    def _start_unless_ended(self) -> subprocess.Popen[bytes] | None:
+        with self._lock:
+            self._process = None if self._has_ended else self._start()
+            return self._process
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # The worker stops when the other end of its pipe closes, which happens with this process
+        # however it ends.
+        return start_module(("cms", "worker", "--parent-pipe"), self._parent_pipe[0], dsn=self._dsn)
+
+
+def start_module(arguments: Sequence[str], *descriptors: int, dsn: str) -> subprocess.Popen[bytes]:
+    """Start a module of this program, over a database, in a session of its own.
+
+    A terminal's Ctrl-C does not reach it. Its module path is that of this process: neither more nor
+    fewer folders than `cms` itself was found in.
+    """
+    return subprocess.Popen(
+        # -P: or Python would look for modules in the current folder first.
+        [sys.executable, "-P", "-m", *arguments, *map(str, descriptors)],
+        env=os.environ
+        | {"DATABASE_URL": dsn, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        pass_fds=descriptors,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+class Backoff:
+    """Pauses between starts of a process: each doubles the last, until one run was long enough."""
+
+    def __init__(self, first: float) -> None:
+        self._first = first
+        self._next = first
+
+    def after(self, seconds: float) -> float:
+        """Return the pause after a run of so many seconds."""
+        # After a long run the doubling begins anew.
+        pause = self._first if seconds >= HEALTHY_SECONDS else self._next
+        self._next = min(pause * 2, MAX_PAUSE_SECONDS)
+        return pause

@@ -26,7 +26,7 @@ from cms.backup.writing import Backup
 from cms.cli.session import announce, database, existing_database, say
 from cms.config import Config
 from cms.database.migrate import migrate, prepare_schema
-from cms.embedded.programs import find_program
+from cms.embedded.binaries import find_program
 from cms.files.storage import Storages
 
 EXIT_MISSING = 3

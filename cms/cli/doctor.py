@@ -4,33 +4,43 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
 
-from cms.cli.finding import OK, WARNING, WRONG, Finding
 from cms.cli.flow_findings import flow_findings
-from cms.cli.index_findings import index_findings
-from cms.cli.json_findings import json_findings
 from cms.cli.provider_findings import provider_findings, role_findings
-from cms.cli.session import NoDatabase, current_config, is_expected, running_database, sentence_of
+from cms.cli.session import (
+    NoDatabase,
+    current_config,
+    is_expected,
+    misspelt_settings,
+    running_database,
+    sentence_of,
+)
+from cms.cli.structure_findings import (
+    OK,
+    WARNING,
+    WRONG,
+    Finding,
+    structure_findings,
+)
 from cms.config import Config, ConfigError
-from cms.config.similar_names import misspelt_settings
 from cms.database.connections import max_streams, standalone_transaction
-from cms.database.diagnosis import ServerInfo, different_settings, examine_server
 from cms.database.migrate import MigrationError, pending
-from cms.database.session_setup import session_settings
-from cms.database.statements import statement
+from cms.database.session_setup import (
+    ServerInfo,
+    different_settings,
+    examine_server,
+    session_settings,
+)
 from cms.errors import Refused
 from cms.flows.run import OperationType
 from cms.jobs.housekeeping import queue_state
 from cms.mail.render import template_names
 from cms.postgresql_versions import OLDEST_SERVER
-from cms.schema.dangling_settings import dangling_settings
-from cms.store.snapshot import load_snapshot
 from cms.structure.index_builds import INDEX_BUILDS
-from cms.structure.search_indexes import slow_searches
 
 COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red"}
 
@@ -38,8 +48,6 @@ LOW_DISK_BYTES = 1024**3
 MIN_DISK_BYTES = 100 * 1024**2
 QUEUE_CONNECTIONS = 5  # of a worker, beside those of its jobs
 SPARE_CONNECTIONS = 5  # for the command line, migrations, and people with psql
-MAX_NAMES = 5
-"""How many tables a finding names."""
 EXTENSIONS = {
     "pg_trgm": "search in texts is slow on large tables without it",
     "unaccent": "search tells accents apart without it",
@@ -212,55 +220,6 @@ def _queue_finding(dsn: str) -> Finding:
     return Finding(
         WARNING,
         f"jobs: {queue.due} wait and no worker runs; start `cms worker`, or `cms serve`{failed}",
-    )
-
-
-def structure_findings(dsn: str) -> Iterator[Finding]:
-    """Yield the findings about collections, fields and relations."""
-    with standalone_transaction(dsn) as transaction:
-        catalogue = load_snapshot(transaction).catalogue
-        sentences = list(dangling_settings(catalogue))
-        findings = [
-            *json_findings(transaction, catalogue),
-            *index_findings(transaction, catalogue),
-        ]
-        slow = slow_searches(transaction, catalogue)
-        behind = transaction.execute(statement("find_tables_behind"))
-        lacking = transaction.execute(statement("find_missing_rights"))
-    if not sentences:
-        yield Finding(OK, "structure: what collections and relations name is there")
-    yield from (Finding(WARNING, sentence) for sentence in sentences)
-    yield from findings
-    yield _searches(slow)
-    for relation, privileges in lacking:
-        yield Finding(
-            WARNING,
-            f"rights: the service's account lacks {privileges} on {relation}; "
-            "docs/deployment.md has the grants",
-        )
-    if behind:
-        yield _tables_behind([str(table) for (table,) in behind])
-
-
-def _searches(slow: Sequence[str]) -> Finding:
-    if not slow:
-        return Finding(OK, "searches: indexes serve all large collections")
-    return Finding(
-        WARNING,
-        f"searches: they read the whole table of {', '.join(slow)}; set meta.searchable of the "
-        "collection for indexes, or searchable: false of its text fields if nobody searches there",
-    )
-
-
-def _tables_behind(tables: Sequence[str]) -> Finding:
-    names = ", ".join(tables[:MAX_NAMES])
-    if len(tables) > MAX_NAMES:
-        names += f" and {len(tables) - MAX_NAMES} more"
-    return Finding(
-        WARNING,
-        f"schema: {names} have the names of collections; PostgreSQL would take them for those "
-        "whose own table another program drops: rename them, or take their schema off the "
-        "search path",
     )
 
 

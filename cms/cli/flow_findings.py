@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Set
 
-from cms.cli.finding import OK, WARNING, Finding
+from cms.cli.structure_findings import OK, WARNING, Finding
 from cms.database.connections import single_values, standalone_transaction
 from cms.database.statements import statement
 from cms.flows.definition.flow import FlowDefinition, flow_definition, flow_problems

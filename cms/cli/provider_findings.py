@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from cms.cli.finding import OK, WRONG, Finding
+from cms.cli.structure_findings import OK, WRONG, Finding
 from cms.config import Config
 from cms.config.providers import LDAP, SAML, Provider
 from cms.config.secret_file import secret_of

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
+from typing import Any
 
 import click
 
 from cms import jsontext
-from cms.cli.schema_diff import diff_lines
 from cms.cli.service import Service
 from cms.cli.session import say
 from cms.schema_sync.document_texts import FILE_FORMATS
@@ -41,9 +41,9 @@ def faults_with_own_status() -> Iterator[None]:
         raise _Fault(error.message) from None
 
 
-def _print_changes(diff: Mapping[str, object] | None) -> None:
+def _print_changes(diff: Mapping[str, Any]) -> None:
     """Print the changes, and before them what of a snapshot of Directus is left out."""
-    for entry in (diff or {}).get("ignored", ()):  # type: ignore[attr-defined]
+    for entry in diff.get("ignored", ()):
         say(f"  ignored: {entry['field']}: {entry['reason']}")
     for line in diff_lines(diff):
         say(line)
@@ -53,13 +53,13 @@ def print_diff(service: Service, file: str) -> bool:
     """Print the changes from the service to a file, and return whether there are any."""
     diff = _diff(service, file)
     _print_changes(diff)
-    return diff is not None
+    return bool(diff)
 
 
 def apply_file(service: Service, file: str, *, allow_destructive: bool) -> None:
     """Make the changes that `print_diff` prints, all or none."""
     diff = _diff(service, file)
-    if diff is None:
+    if not diff:
         say("There is no difference.")
         return
     _print_changes(diff)
@@ -69,7 +69,8 @@ def apply_file(service: Service, file: str, *, allow_destructive: bool) -> None:
     say("Applied.")
 
 
-def _diff(service: Service, file: str) -> Mapping[str, object] | None:
+def _diff(service: Service, file: str) -> Mapping[str, Any]:
+    """Return the changes from the service to a file, empty where there are none."""
     with click.open_file(file, "rb") as snapshot:
         content = snapshot.read()
     media_type = FILE_FORMATS[_format_of(file)].media_type
@@ -78,3 +79,58 @@ def _diff(service: Service, file: str) -> Mapping[str, object] | None:
 
 def _format_of(file: str) -> str:
     return "json" if PurePath(file).suffix.lower() == ".json" else "yaml"
+
+
+# A diff as lines for people
+
+# By the kinds of changes: N is new, D is deleted. An edit (E) shows its values instead.
+_SIGNS = {"N": "+", "D": "-"}
+_MAX_VALUE_LENGTH = 60
+
+DiffPart = Mapping[str, Any]
+
+
+def diff_lines(diff: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each record, and one for each of its changed values below it."""
+    for section, entries in diff.get("diff", {}).items():
+        for entry in entries:
+            yield from _entry_lines(section.removesuffix("s"), entry)
+
+
+def _entry_lines(noun: str, entry: DiffPart) -> Iterator[str]:
+    changes: Sequence[DiffPart] = entry["diff"]
+    sign = "~"
+    # A record that is new or deleted has one change, which has no path.
+    if changes and "path" not in changes[0]:
+        sign = _SIGNS[changes[0]["kind"]]
+    yield f"{sign} {noun} {_title(entry)}".rstrip()
+    if sign == "~":
+        for change in changes:
+            yield f"    {_change_line(change)}"
+
+
+def _title(entry: DiffPart) -> str:
+    if "role" in entry:
+        return f"{entry['action']} {entry['collection']} for {entry['role'] or 'everybody'}"
+    title = ".".join(entry[key] for key in ("collection", "field", "name") if key in entry)
+    if "renamed_from" in entry:
+        title += f" (renamed from {entry['renamed_from']})"
+    if entry.get("related_collection"):
+        title += f" → {entry['related_collection']}"
+    return title
+
+
+def _change_line(change: DiffPart) -> str:
+    path = ".".join(change["path"])
+    if change["kind"] == "N":
+        return f"{path}: {_shorten(change['rhs'])}"
+    if change["kind"] == "D":
+        return f"{path}: {_shorten(change['lhs'])} is gone"
+    return f"{path}: {_shorten(change['lhs'])} → {_shorten(change['rhs'])}"
+
+
+def _shorten(value: object) -> str:
+    text = jsontext.dumps(value).decode()
+    if len(text) > _MAX_VALUE_LENGTH:
+        return text[:_MAX_VALUE_LENGTH] + "…"
+    return text

@@ -10,19 +10,17 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 import click
 
-from cms.cli.auto_restart import watched_database
+from cms.cli.auto_restart import WorkerProcess, start_module, watched_database
 from cms.cli.session import DatabaseLost, is_expected, report_ready
 from cms.cli.setup import prepare
-from cms.cli.worker_process import WorkerProcess, start_module
-from cms.cli.worker_reports import READ_BYTES, WorkerReports
 from cms.config import Config, ConfigError
 from cms.config.secret_file import secret_of
-from cms.gunicorn_process import FAILED, READY
+from cms.gunicorn_process import FAILED, READY, WORKER
 from cms.logs import start_logging
 from cms.text_shapes import url_host
 
@@ -217,3 +215,53 @@ def _bind(config: Config) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+READ_BYTES = 4096
+
+
+class WorkerReports:
+    """Reads the line, and knows the workers that may be left when the web server was killed."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self.line = line
+        self.is_closed = False
+        self._incomplete = b""
+        self._workers: set[int] = set()
+
+    def read(self) -> list[str]:
+        """Wait for bytes; return the messages that they complete, but not those of new workers."""
+        chunk = self.line.recv(READ_BYTES)
+        self.is_closed = not chunk
+        *lines, self._incomplete = (self._incomplete + chunk).split(b"\n")
+        messages = []
+        for line in lines:
+            message = line.decode()
+            if message.startswith(WORKER):
+                # The numbers of ended ones will be those of other processes.
+                self._workers = set(filter(_exists, self._workers))
+                self._workers.add(int(message.removeprefix(WORKER)))
+            else:
+                messages.append(message)
+        return messages
+
+    def adopt(self) -> None:
+        """Take note of workers that have ended, which this process adopts in a container."""
+        for worker in self._workers:
+            with suppress(ChildProcessError):
+                os.waitpid(worker, os.WNOHANG)
+
+    def kill(self) -> None:
+        """End all workers that are left, and the processes that they have started."""
+        for worker in self._workers:
+            # Each has begun a session, and so leads a group.
+            with suppress(ProcessLookupError):
+                os.killpg(worker, signal.SIGKILL)
+
+
+def _exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

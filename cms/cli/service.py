@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import click
 import requests
@@ -41,22 +42,16 @@ class Service:
             text = answer.text[:_MAX_PRINTED_LENGTH]
             raise click.ClickException(f"{method} {path} was answered {answer.status_code}: {text}")
 
-    def upload(
-        self, path: str, chunks: Iterable[bytes], *, media_type: str
-    ) -> Mapping[str, object]:
-        """Send a file and return the `data` of the answer, however long that takes."""
-        answer = self._answer("POST", path, data=chunks, headers={"Content-Type": media_type})
-        _raise_for_error(answer)
-        data: Mapping[str, object] = answer.json()["data"]
-        return data
+    def post(
+        self, path: str, content: bytes | Iterable[bytes], *, media_type: str
+    ) -> Mapping[str, Any]:
+        """Send a body, and return the `data` of the answer, empty where it has none.
 
-    def post(self, path: str, content: bytes, *, media_type: str) -> Mapping[str, object] | None:
-        """Send a body, and return the `data` of the answer; None where it has none."""
+        It may be the chunks of a file, and the answer may take any time.
+        """
         answer = self._answer("POST", path, data=content, headers={"Content-Type": media_type})
         _raise_for_error(answer)
-        if not answer.content:
-            return None
-        data: Mapping[str, object] = answer.json()["data"]
+        data: Mapping[str, Any] = answer.json()["data"] if answer.content else {}
         return data
 
     def download(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:

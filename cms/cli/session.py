@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
 from cms.config import Config, load
-from cms.config.similar_names import misspelt_settings
+from cms.config.setting_values import sources_of
+from cms.config.settings import SETTINGS
 from cms.logs import logs_json
 
 log = logging.getLogger("cms.cli")
@@ -44,7 +46,7 @@ def database(config: Config) -> Iterator[str]:
         yield config.database_url
         return
     # Imported only here: with a database of one's own the embedded one is not needed.
-    from cms.embedded import start
+    from cms.embedded.lifetime import start
 
     with start(config.data_dir, binaries=config.postgres_bin, announce=announce) as embedded:
         yield embedded.dsn
@@ -59,7 +61,7 @@ def running_database(config: Config) -> Iterator[str]:
     if config.database_url:
         yield config.database_url
         return
-    from cms.embedded import running_dsn
+    from cms.embedded.lifetime import running_dsn
 
     # Data that does not exist is another problem than a server that does not run.
     require_database(config)
@@ -82,7 +84,7 @@ def existing_database(config: Config) -> Iterator[str]:
 
 def require_database(config: Config) -> None:
     """Raise `NoDatabase` where the embedded server would make a new database."""
-    from cms.embedded import has_data
+    from cms.embedded.data_folder import has_data
 
     if not config.database_url and not has_data(config.data_dir):
         raise NoDatabase(
@@ -138,7 +140,7 @@ def announce(sentence: str) -> None:
 def is_expected(error: Exception) -> bool:
     """Tell whether an error is of the installation or the input, not of the program."""
     # Only here: `cms --help` must not wait for psycopg.
-    from cms.backup.error import BackupError
+    from cms.backup import BackupError
     from cms.config import ConfigError
     from cms.database.bulk import BulkError
     from cms.database.error_mapping import Stale
@@ -156,3 +158,23 @@ def sentence_of(error: Exception) -> str:
     from cms.store.refusals import refusal_of_stale
 
     return str(refusal_of_stale(error) if isinstance(error, Stale) else error)
+
+
+_SIMILARITY = 0.9
+"""Of 1: one wrong letter of twelve, or two that changed places."""
+
+
+def misspelt_settings(config: Config, environ: Mapping[str, str], *, folder: Path) -> Iterator[str]:
+    """Yield a sentence for each variable of the environment and of `folder/.env`."""
+    names = [setting.name for setting in SETTINGS]
+    known = {*names, *(f"{name}_FILE" for name in names), *config.flows_env}
+    # Those of locations and providers have checks of their own.
+    prefixes = [f"STORAGE_{location.name.upper()}_" for location in config.locations]
+    prefixes += [f"AUTH_{provider.name.upper()}_" for provider in config.providers]
+    for variable in sorted(set[str]().union(*sources_of(environ, folder=folder, problems=[]))):
+        if variable in known or variable.startswith(tuple(prefixes)):
+            continue
+        bare_name = variable.removesuffix("_FILE")
+        similar = difflib.get_close_matches(bare_name, names, n=1, cutoff=_SIMILARITY)
+        if similar:
+            yield f"{variable} is no setting and has no effect: {similar[0]}?"

@@ -1,7 +1,10 @@
-"""`cms migrate`, `cms bootstrap` and `cms maintain`: prepare and maintain a database."""
+"""`cms migrate`, `cms bootstrap` and `cms maintain` prepare and maintain a database, `cms user` its
+accounts: the first ones, and those whose password is lost.
+"""
 
 from __future__ import annotations
 
+from cms.auth import accounts
 from cms.auth.accounts import first_admin
 from cms.cli.session import database, existing_database, say
 from cms.config import Config
@@ -82,3 +85,24 @@ def prepare(dsn: str, *, config: Config) -> None:
             f"The first admin is {config.admin_email} with the password {password} "
             "(it is not shown again)."
         )
+
+
+def create_user(config: Config, *, email: str, password: str | None, role: str | None) -> None:
+    with existing_database(config) as dsn:
+        user = accounts.create_user(
+            dsn, email=email, password=password, role=role, parameters=config.hash_parameters
+        )
+        say(user)
+
+
+def set_password(config: Config, *, email: str, password: str) -> None:
+    with existing_database(config) as dsn:
+        accounts.set_password(
+            dsn, email=email, password=password, parameters=config.hash_parameters
+        )
+    say(f"{email} has a new password.")
+
+
+def make_token(config: Config, *, email: str) -> None:
+    with existing_database(config) as dsn:
+        say(accounts.make_token(dsn, email=email))

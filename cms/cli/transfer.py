@@ -1,4 +1,4 @@
-"""`cms import` and `cms export`: files of items in and out of the running service."""
+"""`cms import`, `cms export` and `cms types`: files in and out of the running service."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def import_file(
         watched_chunks = _with_progress(
             chunks, progress, progress.add_task(f"sending {collection}", total=size)
         )
-        counts = service.upload(
+        counts = service.post(
             f"/utils/import/{quote(collection)}",
             watched_chunks,
             media_type=media_type_of(file_format),
@@ -87,3 +87,11 @@ def _progress() -> Progress:
     # Standard output may be the exported file itself.
     console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def write_types(service: Service, file: str, *, language: str) -> None:
+    """Write the types in a language into a file; `-` is the output."""
+    # Whole before the file is opened: a refusal must leave the former types as they are.
+    content = b"".join(service.download("/server/specs/types", {"language": language}))
+    with click.open_file(file, "wb") as output:
+        output.write(content)

@@ -28,6 +28,7 @@ _TYPES: Mapping[object, str] = {
     "array": "list[Any]",
     "object": "dict[str, Any]",
 }
+_BUILTIN_TYPES = {name.partition("[")[0] for name in _TYPES.values()}
 
 
 def print_python(collections: list[ClientCollection]) -> str:
@@ -51,13 +52,9 @@ def _can_be_attribute(name: str, names: Mapping[str, str]) -> bool:
     Python changes names that begin with two underscores. A field with the name of a type would hide
     that type from the annotations behind it.
     """
-    hides_type = name in names.values() or name in ("Any", "Literal", *_builtin_types())
+    hides_type = name in names.values() or name in ("Any", "Literal", *_BUILTIN_TYPES)
     is_usable = name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
     return is_usable and not name.startswith("__") and not hides_type
-
-
-def _builtin_types() -> set[str]:
-    return {name.partition("[")[0] for name in _TYPES.values()}
 
 
 def _class(collection: ClientCollection, names: Mapping[str, str]) -> str:

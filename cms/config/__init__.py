@@ -12,24 +12,17 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from cms.config import dotenv
-from cms.config.locations import Location, location_problems, options_of, with_absolute_root
-from cms.config.providers import (
-    Provider,
-    in_capitals,
-    provider_problems,
-    unknown_options,
-    with_driver_defaults,
-)
-from cms.config.providers import options_of as provider_options_of
-from cms.config.schema_address import in_schema
+from cms.config import locations, providers
+from cms.config.locations import Location
+from cms.config.providers import Provider
+from cms.config.setting_values import Sources, read_options, sources_of, value_of
 from cms.config.settings import MAX_DEFAULT_WORKERS, SETTINGS, Setting
 from cms.distribution import install_command
 from cms.hashing.hash_parameters import MIN_MEMORY_PER_LANE, HashParameters
 from cms.processes.machine import present_machine
+from cms.text_shapes import url_host
 
 Network = IPv4Network | IPv6Network
-Sources = tuple[Mapping[str, str], ...]
 
 
 class ConfigError(Exception):
@@ -161,20 +154,16 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     """
     # All problems are collected, so that one start names everything that is to be corrected.
     problems: list[str] = []
-    sources = (
-        in_capitals(environ),
-        in_capitals(_dotenv(folder / ".env", problems=problems)),
-    )
+    sources = sources_of(environ, folder=folder, problems=problems)
     values: dict[str, Any] = {}
     for setting in SETTINGS:
-        values[setting.name.lower()] = _value(setting, sources, folder=folder, problems=problems)
-    locations = []
-    for name in values["storage_locations"] or ():
-        locations.append(_read_location(name, sources, folder, problems))
+        values[setting.name.lower()] = value_of(setting, sources, folder=folder, problems=problems)
+    names = values["storage_locations"] or ()
+    read_locations = [_read_location(name, sources, folder, problems) for name in names]
     names = values["auth_providers"] or ()
-    providers = [_read_provider(name, sources, folder, problems) for name in names]
+    read_providers = [_read_provider(name, sources, folder, problems) for name in names]
     for source in sources:
-        problems.extend(unknown_options(names, source))
+        problems.extend(providers.unknown_options(names, source))
     # A setting that is wrong by itself would only seem to contradict another one.
     if not problems:
         problems.extend(_contradictions(values))
@@ -182,14 +171,15 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
         raise ConfigError(*problems)
     values = _with_defaults(values, folder)
     uploads = values["data_dir"] / "uploads"
-    absolute_locations = []
-    for location in locations:
-        absolute_locations.append(with_absolute_root(location, uploads=uploads, folder=folder))
+    absolute_locations = [
+        locations.with_absolute_root(location, uploads=uploads, folder=folder)
+        for location in read_locations
+    ]
     flows_env = _allowed_variables(values["flows_env_allow_list"], sources)
     config = Config(
         **values,
         locations=tuple(absolute_locations),
-        providers=tuple(providers),
+        providers=tuple(read_providers),
         flows_env=flows_env,
     )
     # Checked with the defaults as well: the default of `secure` follows from PUBLIC_URL.
@@ -199,11 +189,6 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
             "browsers refuse it otherwise."
         )
     return config
-
-
-def variables_of(environ: Mapping[str, str], *, folder: Path) -> set[str]:
-    """Return the names of all variables, in capitals, of the environment and of `folder/.env`."""
-    return {*in_capitals(environ), *in_capitals(_dotenv(folder / ".env", problems=[]))}
 
 
 def _allowed_variables(names: Sequence[str], sources: Sources) -> Mapping[str, str]:
@@ -226,10 +211,10 @@ def effective(config: Config) -> Iterator[tuple[str, str]]:
     for setting in SETTINGS:
         yield setting.name, _show(setting, getattr(config, setting.name.lower()))
     for location in config.locations:
-        for option, setting in options_of(location.name).items():
+        for option, setting in locations.options_of(location.name).items():
             yield setting.name, _show(setting, getattr(location, option))
     for provider in config.providers:
-        for option, setting in provider_options_of(provider.name).items():
+        for option, setting in providers.options_of(provider.name).items():
             yield setting.name, _show(setting, getattr(provider, option) or None)
 
 
@@ -291,7 +276,8 @@ def _with_defaults(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         # Lists without a value are empty, and not None.
         if name.endswith(("_allow_list", "_deny_list")):
             complete[name] = value or ()
-    public_url = values["public_url"] or _local_url(values["host"], values["port"])
+    local_url = f"http://{url_host(values['host'])}:{values['port']}"
+    public_url = values["public_url"] or local_url
     complete["public_url"] = public_url
     if values["session_cookie_secure"] is None:
         complete["session_cookie_secure"] = public_url.startswith("https:")
@@ -311,95 +297,34 @@ def _with_defaults(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return complete
 
 
-def _local_url(host: str, port: int) -> str:
-    if ":" in host:  # an address of IPv6
-        host = f"[{host}]"
-    return f"http://{host}:{port}"
-
-
 def _read_location(name: str, sources: Sources, folder: Path, problems: list[str]) -> Location:
     """Return a storage location of the settings; missing options are added to `problems`."""
-    options = _read_options(options_of(name), sources, folder, problems)
+    options = read_options(locations.options_of(name), sources, folder, problems)
     location = Location(name=name, **options)
-    problems += location_problems(location)
+    problems += locations.location_problems(location)
     return location
 
 
 def _read_provider(name: str, sources: Sources, folder: Path, problems: list[str]) -> Provider:
     """Return a provider of external logins; its problems are added to `problems`."""
-    options = _read_options(provider_options_of(name), sources, folder, problems)
-    provider = with_driver_defaults(Provider(name=name, **options))
-    problems += provider_problems(provider)
+    options = read_options(providers.options_of(name), sources, folder, problems)
+    provider = providers.with_driver_defaults(Provider(name=name, **options))
+    problems += providers.provider_problems(provider)
     return provider
 
 
-def _read_options(
-    settings: Mapping[str, Setting], sources: Sources, folder: Path, problems: list[str]
-) -> dict[str, Any]:
-    """Return the options that are set."""
-    options: dict[str, Any] = {}
-    for option, setting in settings.items():
-        value = _value(setting, sources, folder=folder, problems=problems)
-        if value is not None:
-            options[option] = value
-    return options
+def in_schema(address: str, schema: str) -> str:
+    """Return an address, in either form that libpq takes, whose sessions use this schema.
 
-
-def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[str]) -> Any:
-    """Return a setting from the first source that has it or its file; None if unset or wrong."""
-    name = setting.name
-    file_name = f"{name}_FILE"
-    # One source for both forms: NAME_FILE of the environment also wins over NAME of `.env`.
-    source: Mapping[str, str] = {}
-    for each in sources:
-        if name in each or file_name in each:
-            source = each
-            break
-    text = source.get(name, "")
-    if source.get(file_name):
-        if text:
-            problems.append(f"{name} and {file_name} are both set: keep one.")
-            return None
-        path = folder / Path(source[file_name])
-        text = _read_file(path, setting_name=file_name, problems=problems)
-    text_or_default = text or setting.default
-    try:
-        # A file can hold a zero byte, an environment cannot; libraries in C would cut the text off
-        # there.
-        if "\0" in text:
-            raise ValueError
-        return setting.kind.parse(text_or_default) if text_or_default else None
-    except (ValueError, OverflowError):
-        # A secret, and whatever comes from a file, is not repeated.
-        is_secret = setting.mask or source.get(file_name)
-        sent = "" if is_secret else f", not {text[:60]!r}"
-        problems.append(f"{name} takes {setting.kind.takes}{sent}.")
-        return None
-
-
-def _read_file(path: Path, *, setting_name: str, problems: list[str]) -> str:
-    try:
-        # Editors end a file with a line break, which is no part of a password.
-        return path.read_text("utf-8").removesuffix("\n").removesuffix("\r")
-    except (OSError, ValueError) as error:
-        problems.append(f"{setting_name} names a file that cannot be read: {reason_of(error)}.")
-        return ""
-
-
-def reason_of(error: OSError | ValueError) -> str:
-    """Return why a file cannot be read or written."""
-    if isinstance(error, OSError):
-        return error.strerror or "unreadable"
-    if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8 text"
-    return str(error)
-
-
-def _dotenv(path: Path, *, problems: list[str]) -> Mapping[str, str]:
-    try:
-        file = dotenv.read(path)
-    except (OSError, ValueError) as error:
-        problems.append(f"{path.name} cannot be read: {reason_of(error)}.")
-        return {}
-    problems.extend(file.problems)
-    return file.variables
+    Extensions are found in `public`, which all schemas share. An address that leads there already
+    stays as it is.
+    """
+    is_url = address.lstrip().startswith(("postgres://", "postgresql://"))
+    # Commas and equal signs stand for themselves in names with values, but not in a query string.
+    path = f"{schema}%2Cpublic" if is_url else f"{schema},public"
+    option = f"options=-csearch_path%3D{path}" if is_url else f"options=-csearch_path={path}"
+    if address.endswith(option):
+        return address
+    if not is_url:
+        return f"{address} {option}"
+    return f"{address}{'&' if '?' in address else '?'}{option}"

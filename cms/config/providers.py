@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from cms.config.driver_options import missing_options, named_settings
-from cms.config.provider_setting_types import (
+from cms.config.driver_options import (
     ATTRIBUTE,
     CERTIFICATES,
     DIRECTORY,
@@ -20,6 +19,8 @@ from cms.config.provider_setting_types import (
     ROLES,
     SCOPE,
     URL,
+    missing_options,
+    named_settings,
 )
 from cms.config.settings import ADDRESSES, BOOLEAN, TEXT, Setting, choice, mask_all
 
@@ -302,10 +303,8 @@ def options_of(name: str) -> dict[str, Setting]:
 
 def with_driver_defaults(provider: Provider) -> Provider:
     """Return a provider with the defaults that follow from its driver."""
-    defaults: dict[str, str] = {}
-    for option, value in _DEFAULTS.get(provider.driver, {}).items():
-        if not getattr(provider, option):
-            defaults[option] = value
+    defaults = _DEFAULTS.get(provider.driver, {})
+    defaults = {option: defaults[option] for option in defaults if not getattr(provider, option)}
     complete = replace(provider, **defaults)  # type: ignore[arg-type]
     registers = provider.allow_public_registration
     return replace(

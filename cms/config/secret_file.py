@@ -7,7 +7,8 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from cms.config import Config, ConfigError, reason_of
+from cms.config import Config, ConfigError
+from cms.config.setting_values import reason_of
 from cms.config.settings import LONG_TEXT
 
 

@@ -190,6 +190,10 @@ def _comma_separated(parse_part: Callable[[str], str]) -> Callable[[str], tuple[
     return parse
 
 
+def _list_of(takes: str, parse_part: Callable[[str], str]) -> SettingType:
+    return SettingType(takes, _comma_separated(parse_part), ",".join)
+
+
 def _names(pattern: str) -> Callable[[str], tuple[str, ...]]:
     """Return a parser of names that match a pattern; it raises ValueError for repeated names."""
     parse = _comma_separated(matched(pattern))
@@ -279,27 +283,19 @@ BOOLEAN = SettingType("true or false", _boolean, lambda value: "true" if value e
 SIZE = _size(2**31)
 FILE_SIZE = _size(5000 * 2**30)  # the largest object of S3
 LIFETIME = _duration(timedelta(days=3650))
+UP_TO_A_DAY = _duration(timedelta(days=1))
 TIME_ZONE = SettingType("the name of a time zone such as Europe/Berlin", _time_zone, str)
-IMPORT_TIME = _duration(timedelta(days=1))
 RETENTION = SettingType("a span such as 90d, 8w, 12mo or 2y", _retention)
-ADDRESSES = SettingType(
-    "addresses such as https://example.com/welcome, with commas between them",
-    _comma_separated(_web_address),
-    ",".join,
+ADDRESSES = _list_of(
+    "addresses such as https://example.com/welcome, with commas between them", _web_address
 )
 ORIGINS = SettingType(
     "true or * for any, false, or origins such as https://example.com with commas between",
     _origins,
     ",".join,
 )
-METHODS = SettingType(
-    "methods with commas between them", _comma_separated(matched("[A-Z]+")), ",".join
-)
-HEADERS = SettingType(
-    "names of headers with commas between them",
-    _comma_separated(matched("[A-Za-z0-9-]+")),
-    ",".join,
-)
+METHODS = _list_of("methods with commas between them", matched("[A-Z]+"))
+HEADERS = _list_of("names of headers with commas between them", matched("[A-Za-z0-9-]+"))
 HOPS = SettingType("true, false, or how many proxies there are, up to 16", _hops)
 STATEMENT_TIME = _duration(timedelta(days=24))  # the server counts milliseconds in 31 bits
 NETWORKS = SettingType(
@@ -307,10 +303,9 @@ NETWORKS = SettingType(
     _networks,
     lambda networks: ",".join(map(str, networks)),
 )
-MEDIA_TYPES = SettingType(
+MEDIA_TYPES = _list_of(
     "media types such as image/*,application/pdf",
-    _comma_separated(lambda part: matched(r"[\w.+-]+/([\w.+-]+|\*)|\*/\*")(part.lower())),
-    ",".join,
+    lambda part: matched(r"[\w.+-]+/([\w.+-]+|\*)|\*/\*")(part.lower()),
 )
 LOCATIONS = SettingType(
     "names such as local,s3, each once: small letters, digits and _, first the default",
@@ -325,20 +320,12 @@ PROVIDERS = SettingType(
 DRIVER = choice("local", "s3", "gcs", "azure")
 ENDPOINT = SettingType("an address such as https://s3.example.com", _web_address)
 
-SEND_TIME = _duration(timedelta(days=1))
-TRANSFORM_TIME = _duration(timedelta(days=1))
-SCRIPT_TIME = _duration(timedelta(days=1))
-VARIABLES = SettingType(
-    "names of variables with commas between them",
-    _comma_separated(matched(r"[A-Za-z_][A-Za-z0-9_]*")),
-    ",".join,
+VARIABLES = _list_of(
+    "names of variables with commas between them", matched(r"[A-Za-z_][A-Za-z0-9_]*")
 )
-HOSTS = SettingType(
+HOSTS = _list_of(
     "hosts such as api.example.com, or *.example.com, with commas between them",
-    _comma_separated(
-        lambda part: matched(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")(part.lower())
-    ),
-    ",".join,
+    lambda part: matched(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")(part.lower()),
 )
 SENDFILE = SettingType(
     "x-sendfile, or the path of nginx's internal location such as /protected",
@@ -403,7 +390,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "DATABASE_READ_LAG",
-        _duration(timedelta(days=1)),
+        UP_TO_A_DAY,
         "how long callers who have written read from the primary, as the replica may lag behind",
         "10s",
     ),
@@ -599,7 +586,7 @@ SETTINGS: tuple[Setting, ...] = (
         "further addresses that an import by URL may not reach",
         unset="nothing",
     ),
-    Setting("IMPORT_TIMEOUT", IMPORT_TIME, "how long an import by URL may take", "5m"),
+    Setting("IMPORT_TIMEOUT", UP_TO_A_DAY, "how long an import by URL may take", "5m"),
     Setting(
         "CACHE_TTL",
         LIFETIME,
@@ -617,9 +604,7 @@ SETTINGS: tuple[Setting, ...] = (
         "the longest side of a transformed image, in pixels",
         "6000",
     ),
-    Setting(
-        "ASSETS_TRANSFORM_TIMEOUT", TRANSFORM_TIME, "how long one transform may take", "7500ms"
-    ),
+    Setting("ASSETS_TRANSFORM_TIMEOUT", UP_TO_A_DAY, "how long one transform may take", "7500ms"),
     Setting(
         "ASSETS_TRANSFORM_MAX_CONCURRENT",
         _integer(1, 256),
@@ -644,10 +629,10 @@ SETTINGS: tuple[Setting, ...] = (
         "how long signed requests of a flow may fail before it is switched off",
         "5d",
     ),
-    Setting("FLOWS_RUN_SCRIPT_TIMEOUT", SCRIPT_TIME, "how long a script of a flow may run", "10s"),
+    Setting("FLOWS_RUN_SCRIPT_TIMEOUT", UP_TO_A_DAY, "how long a script of a flow may run", "10s"),
     Setting(
         "FLOWS_SYNC_TIMEOUT",
-        SCRIPT_TIME,
+        UP_TO_A_DAY,
         "how long a flow may run while its caller waits, or all filter flows of one write",
         "30s",
     ),
@@ -680,13 +665,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("DB_STATEMENT_TIMEOUT", STATEMENT_TIME, "how long one statement may run", "30s"),
     Setting(
         "REQUEST_TIMEOUT",
-        SEND_TIME,
+        UP_TO_A_DAY,
         "how long a head, and a body up to 256 KB, may take to arrive",
         "10s",
     ),
     Setting(
         "SEND_TIMEOUT",
-        SEND_TIME,
+        UP_TO_A_DAY,
         "how long a client may take for 256 KB of an answer or a longer body",
         "30s",
     ),
@@ -720,7 +705,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "WEB_TIMEOUT",
-        SEND_TIME,
+        UP_TO_A_DAY,
         "how long a worker may work on one request before it is replaced",
         "15m",
     ),

@@ -1,8 +1,11 @@
-"""The limits of a whole batch: the time of one statement, the bytes of one answer."""
+"""The limits of a whole batch, and the time that one kind of work takes in a transaction."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 
 from cms.errors import answer_too_large, unavailable
@@ -40,3 +43,31 @@ class Allowance:
         self.bytes_left -= size
         if self.bytes_left < 0:
             raise answer_too_large(self._max_bytes)
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Adds up the seconds of blocks; a block inside of another one counts once."""
+
+    _ended_seconds: float = 0.0
+    _began: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The seconds until now."""
+        if self._began is None:
+            return self._ended_seconds
+        return self._ended_seconds + time.monotonic() - self._began
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Count the time of the block."""
+        if self._began is not None:
+            yield
+            return
+        self._began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._ended_seconds = self.seconds
+            self._began = None

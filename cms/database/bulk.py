@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from cms.database.connections import Transaction
+from cms.database.connections import Transaction, single_value
 from cms.database.error_mapping import Deadlock, mapped_errors
 from cms.database.own_schema import check_schema, schema_of
 from cms.database.session_setup import (
@@ -121,12 +121,8 @@ def _connection(dsn: str) -> Iterator[Connection]:
 def lock_for_reading(transaction: Transaction, tables: Sequence[TableInSchema]) -> None:
     """Keep others from changing tables; before any query, whose snapshot comes with it."""
     if tables:
-        _run(
-            transaction,
-            "LOCK TABLE {} IN ACCESS SHARE MODE",
-            tables,
-            purpose="The tables cannot be locked",
-        )
+        purpose = "The tables cannot be locked"
+        _run(transaction, "LOCK TABLE {} IN ACCESS SHARE MODE", tables, purpose=purpose)
 
 
 def copy_out(
@@ -175,14 +171,10 @@ def lock_alone(
     if patience is not None:
         deadline = time.monotonic() + patience.total_seconds()
     for table in tables:
+        purpose = f"The table {table.name} cannot be locked"
         try:
             limit_waiting(transaction, deadline)
-            _run(
-                transaction,
-                "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE",
-                [table],
-                purpose=f"The table {table.name} cannot be locked",
-            )
+            _run(transaction, "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", [table], purpose=purpose)
         except Deadlock:
             raise TableLocked(table.name) from None
 
@@ -222,17 +214,13 @@ def refresh_views(transaction: Transaction, views: Sequence[TableInSchema]) -> l
 
 def _is_filled(transaction: Transaction, view: TableInSchema) -> bool:
     """Fill a materialized view, unless it reads one that is still empty."""
+    purpose = f"The view {view.name} cannot be filled"
     try:
         with transaction.savepoint():
-            _refresh(transaction, view)
+            _run(transaction, "REFRESH MATERIALIZED VIEW {}", [view], purpose=purpose)
     except NotReady:
         return False
     return True
-
-
-def _refresh(transaction: Transaction, view: TableInSchema) -> None:
-    purpose = f"The view {view.name} cannot be filled"
-    _run(transaction, "REFRESH MATERIALIZED VIEW {}", [view], purpose=purpose)
 
 
 def sequence_position(transaction: Transaction, sequence: TableInSchema) -> tuple[int, bool]:
@@ -243,9 +231,8 @@ def sequence_position(transaction: Transaction, sequence: TableInSchema) -> tupl
     """
     query = sql.SQL("SELECT last_value, is_called FROM {}").format(sequence.identifier)
     with plain_errors(f"The sequence {sequence.name} cannot be read"):
-        row = transaction.connection.execute(query).fetchone()
-    assert row is not None
-    return int(row[0]), bool(row[1])
+        ((value, is_given_out),) = transaction.connection.execute(query)
+    return int(value), bool(is_given_out)
 
 
 def analyze(transaction: Transaction, tables: Sequence[TableInSchema]) -> None:
@@ -256,12 +243,8 @@ def analyze(transaction: Transaction, tables: Sequence[TableInSchema]) -> None:
 
 def lock_for_merging(transaction: Transaction, table: TableInSchema) -> None:
     """Keep everybody else from writing a table; others may read it."""
-    _run(
-        transaction,
-        "LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE",
-        [table],
-        purpose="The table cannot be locked",
-    )
+    purpose = "The table cannot be locked"
+    _run(transaction, "LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", [table], purpose=purpose)
 
 
 def has_rows(transaction: Transaction, table: TableInSchema) -> bool:
@@ -273,18 +256,14 @@ def has_rows(transaction: Transaction, table: TableInSchema) -> bool:
 def count_rows(transaction: Transaction, table: TableInSchema) -> int:
     query = sql.SQL("SELECT count(*) FROM {}").format(table.identifier)
     with mapped_errors():
-        row = transaction.connection.execute(query).fetchone()
-    assert row is not None
-    return int(row[0])
+        return int(single_value(transaction.connection.execute(query).fetchall()))
 
 
 def address_without_password(dsn: str) -> tuple[str, str | None]:
     """Return the address for a command line, which everybody can read, and its password."""
     parameters = conninfo_to_dict(dsn)
     password = parameters.pop("password", None)
-    if password is not None:
-        password = str(password)
-    return make_conninfo("", **parameters), password
+    return make_conninfo("", **parameters), None if password is None else str(password)
 
 
 def _run(
@@ -319,9 +298,8 @@ def plain_errors(purpose: str) -> Iterator[None]:
         raise Missing(f"{purpose}: {error.diag.message_primary}.") from None
     except psycopg.DataError as error:
         # All of its texts quote the value.
-        raise BulkError(
-            f"{purpose}: a value does not fit its column (SQLSTATE {error.sqlstate})."
-        ) from None
+        reason = f"a value does not fit its column (SQLSTATE {error.sqlstate})."
+        raise BulkError(f"{purpose}: {reason}") from None
     except psycopg.Error as error:
         # Without the detail and the context, which quote rows.
         reason = error.diag.message_primary or str(error)

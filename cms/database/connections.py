@@ -14,12 +14,12 @@ from psycopg import sql
 from psycopg_pool import ConnectionPool
 
 from cms.config import Config, ConfigError
-from cms.database.allowance import Allowance
+from cms.database.allowance import Allowance, Stopwatch
 from cms.database.background_threads import BackgroundThreads
-from cms.database.borrowing import borrow
 from cms.database.error_mapping import mapped_errors
 from cms.database.own_schema import schema_of
-from cms.database.reader import Reader
+from cms.database.pools import borrow
+from cms.database.reader import Borrow, Reader
 from cms.database.session_setup import (
     CONNECTION_ARGUMENTS,
     address_arguments,
@@ -28,7 +28,6 @@ from cms.database.session_setup import (
 )
 from cms.database.statement_meter import StatementMeter
 from cms.database.statements import statement
-from cms.database.stopwatch import Stopwatch
 from cms.database.wire import Chunking, Connection, Epochs
 from cms.database.wire import Row as Row
 from cms.errors import unavailable
@@ -205,9 +204,9 @@ class Database:
         self._pools_of_parent: _Pools | None = None
         # Beside the pool of streams, which has as many connections but would wait for a free one.
         self._streams = threading.BoundedSemaphore(max_streams(self.pool_size))
-        self.reader = self._reader(of_primary=False)
+        self.reader = self._reader(self._borrow_read, self._borrow_stream)
         """Reads, on the replica where there is one."""
-        self.primary = self._reader(of_primary=True)
+        self.primary = self._reader(self._borrow_write, self._borrow_long_write)
         """The same on the primary."""
         register_for_forks(self)
 
@@ -222,26 +221,29 @@ class Database:
     def run_primary(self, fragment: Fragment) -> list[Row]:
         """Run one statement on the primary, unprepared because it will hardly come again."""
         text, values = fragment.numbered()
-        with mapped_errors(), self._borrowed(self._open().write) as connection:
+        with mapped_errors(), self._borrow_write() as connection:
             return connection.wire.run(text, values, prepare=False)
 
-    def _reader(self, *, of_primary: bool) -> Reader:
-        def borrow_short() -> borrow:
-            pools = self._pools or self._open()
-            return borrow(pools.write if of_primary else pools.read, self.metrics)
-
-        @contextmanager
-        def borrow_long() -> Iterator[Connection]:
-            pools = self._open()
-            with (
-                self._stream_slot(),
-                self._borrowed(pools.write if of_primary else pools.stream) as connection,
-            ):
-                yield connection
-
+    def _reader(self, borrow_short: Borrow, borrow_long: Borrow) -> Reader:
         return Reader(
             borrow_short, borrow_long=borrow_long, prepare=self._prepare, meter=self.meter
         )
+
+    def _borrow_read(self) -> borrow:
+        return borrow((self._pools or self._open()).read, self.metrics)
+
+    def _borrow_write(self) -> borrow:
+        return borrow((self._pools or self._open()).write, self.metrics)
+
+    @contextmanager
+    def _borrow_stream(self) -> Iterator[Connection]:
+        with self._stream_slot(), borrow(self._open().stream, self.metrics) as connection:
+            yield connection
+
+    @contextmanager
+    def _borrow_long_write(self) -> Iterator[Connection]:
+        with self._stream_slot(), self._borrow_write() as connection:
+            yield connection
 
     @contextmanager
     def _stream_slot(self) -> Iterator[None]:
@@ -259,7 +261,7 @@ class Database:
         """Commit what the block does, or nothing if it raises; then call `after_commit`."""
         with (
             mapped_errors(),
-            self._borrowed(self._open().write) as connection,
+            self._borrow_write() as connection,
             # A COMMIT does not count as a statement, but its time does: it waits for the disk.
             self.meter.transaction(connection.transaction()),
         ):
@@ -312,9 +314,6 @@ class Database:
         self.background = BackgroundThreads()
         self._lock = threading.Lock()
         self._streams = threading.BoundedSemaphore(max_streams(self.pool_size))
-
-    def _borrowed(self, pool: ConnectionPool[Connection]) -> borrow:
-        return borrow(pool, self.metrics)
 
     def _open(self) -> _Pools:
         # Looked at without the lock first, which every statement would have to take otherwise.

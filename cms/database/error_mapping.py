@@ -6,24 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import NamedTuple
 
 import psycopg
 from psycopg import errors as pg
 from psycopg_pool import PoolTimeout
 
-from cms.database.project_refusals import is_of_project, is_within_function, refusal_of_function
-from cms.database.server_refusals import (
-    full,
-    locked_too_long,
-    no_connection,
-    not_permitted,
-    primary_message,
-    read_only,
-    short_of_resources,
-    too_slow,
-    unreachable,
-)
+from cms.database import server_refusals
+from cms.database.server_refusals import primary_message
 from cms.errors import Problem, Refused, forbidden, invalid_payload
 
 
@@ -63,47 +52,37 @@ class UndefinedName(Stale):
     """PostgreSQL does not know a name in a statement; loading the structure again may help."""
 
 
-class _MappedError(NamedTuple):
-    """The mapping of an error: a code of `STATUS`, and a message without its full stop."""
-
-    code: str
-    sentence: str
-
-
 RULE_BROKEN = "A value breaks a rule of the table"
 
-_OUTCOMES: Mapping[type[psycopg.Error], _MappedError] = MappingProxyType(
+_OUTCOMES: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyType(
     {
-        pg.UniqueViolation: _MappedError(
-            "RECORD_NOT_UNIQUE", "A value that must be unique is already there"
+        pg.UniqueViolation: ("RECORD_NOT_UNIQUE", "A value that must be unique is already there"),
+        pg.ExclusionViolation: (
+            "RECORD_NOT_UNIQUE",
+            "A value is in conflict with one that is already there",
         ),
-        pg.ExclusionViolation: _MappedError(
-            "RECORD_NOT_UNIQUE", "A value is in conflict with one that is already there"
+        pg.ForeignKeyViolation: (
+            "INVALID_FOREIGN_KEY",
+            "A key points to an item that is not there, or is still in use",
         ),
-        pg.ForeignKeyViolation: _MappedError(
-            "INVALID_FOREIGN_KEY", "A key points to an item that is not there, or is still in use"
+        pg.RestrictViolation: ("INVALID_FOREIGN_KEY", "The item is still in use"),
+        pg.NotNullViolation: ("NOT_NULL_VIOLATION", "A value is required"),
+        pg.StringDataRightTruncation: ("VALUE_TOO_LONG", "A value is too long for its field"),
+        pg.NumericValueOutOfRange: ("VALUE_OUT_OF_RANGE", "A value is out of its field's range"),
+        pg.DatetimeFieldOverflow: (
+            "VALUE_OUT_OF_RANGE",
+            "A date or time is out of its field's range",
         ),
-        pg.RestrictViolation: _MappedError("INVALID_FOREIGN_KEY", "The item is still in use"),
-        pg.NotNullViolation: _MappedError("NOT_NULL_VIOLATION", "A value is required"),
-        pg.StringDataRightTruncation: _MappedError(
-            "VALUE_TOO_LONG", "A value is too long for its field"
+        pg.IntervalFieldOverflow: ("VALUE_OUT_OF_RANGE", "An interval is out of range"),
+        pg.CheckViolation: ("INVALID_PAYLOAD", RULE_BROKEN),
+        pg.StringDataLengthMismatch: (  # of bit(3)
+            "INVALID_PAYLOAD",
+            "A value has another length than its field",
         ),
-        pg.NumericValueOutOfRange: _MappedError(
-            "VALUE_OUT_OF_RANGE", "A value is out of its field's range"
-        ),
-        pg.DatetimeFieldOverflow: _MappedError(
-            "VALUE_OUT_OF_RANGE", "A date or time is out of its field's range"
-        ),
-        pg.IntervalFieldOverflow: _MappedError("VALUE_OUT_OF_RANGE", "An interval is out of range"),
-        pg.CheckViolation: _MappedError("INVALID_PAYLOAD", RULE_BROKEN),
-        pg.StringDataLengthMismatch: _MappedError(  # of bit(3)
-            "INVALID_PAYLOAD", "A value has another length than its field"
-        ),
-        pg.SequenceGeneratorLimitExceeded: _MappedError(
-            "VALUE_OUT_OF_RANGE", "The table's keys are used up"
-        ),
+        pg.SequenceGeneratorLimitExceeded: ("VALUE_OUT_OF_RANGE", "The table's keys are used up"),
     }
 )
+"""Codes of `STATUS`, and messages without their full stop."""
 
 # Reversed, so that each code has the first of its sentences, which is the general one.
 _SENTENCES = dict(reversed(list(_OUTCOMES.values())))
@@ -182,7 +161,7 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
         return forbidden()
     if error.sqlstate == ROWS_MISSING:
         return RowsMissing(invalid_payload("A trigger has turned rows away").problems)
-    if refusal := refusal_of_function(error):
+    if refusal := server_refusals.refusal_of_function(error):
         return refusal
     for error_type, (code, sentence) in _OUTCOMES.items():
         if isinstance(error, error_type):
@@ -196,7 +175,7 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
     if _is_empty_view(error):
         return Refused(Problem("UNPROCESSABLE_CONTENT", f"{_EMPTY_VIEW}.", {"reason": _EMPTY_VIEW}))
     is_undefined = isinstance(error, _UNDEFINED_ERRORS)
-    if is_undefined and is_within_function(error):
+    if is_undefined and server_refusals.is_within_function(error):
         return UnexpectedError(f"A trigger or function is broken: {primary_message(error)}")
     if is_undefined:
         return UndefinedName(primary_message(error))
@@ -204,8 +183,8 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
         return Stale(primary_message(error))
     if type(error) is psycopg.DatabaseError and error.sqlstate is None:
         # The connection ended in the middle of the answer, which therefore has no code.
-        return unreachable(error)
-    if is_of_project(error):
+        return server_refusals.unreachable(error)
+    if server_refusals.is_of_project(error):
         return _refused_by_database(error)
     if isinstance(error, pg.InternalError_) and primary_message(error).startswith(_TOO_MUCH):
         return _too_large(error)
@@ -345,19 +324,16 @@ def _refused_by_database(error: psycopg.Error) -> Refused:
     return invalid_payload(f"The database refuses it: {primary_message(error)}")
 
 
-class _Refusal(NamedTuple):
-    error_types: tuple[type[psycopg.Error], ...]
-    make_refusal: Callable[[psycopg.Error], Refused]
+_Refusal = tuple[tuple[type[psycopg.Error], ...], Callable[[psycopg.Error], Refused]]
 
-
-_OTHER_ERRORS = (
-    _Refusal((pg.QueryCanceled,), too_slow),
-    _Refusal((pg.LockNotAvailable,), locked_too_long),
-    _Refusal(
+_OTHER_ERRORS: tuple[_Refusal, ...] = (
+    ((pg.QueryCanceled,), server_refusals.too_slow),
+    ((pg.LockNotAvailable,), server_refusals.locked_too_long),
+    (
         (pg.ProgramLimitExceeded, pg.StatementTooComplex, pg.TooManyColumns, pg.TooManyArguments),
         _too_large,
     ),
-    _Refusal(
+    (
         (
             pg.DuplicateTable,
             pg.DuplicateColumn,
@@ -372,9 +348,9 @@ _OTHER_ERRORS = (
         ),
         _refused_by_database,
     ),
-    _Refusal((pg.InsufficientPrivilege,), not_permitted),
-    _Refusal((pg.ReadOnlySqlTransaction,), read_only),
-    _Refusal(
+    ((pg.InsufficientPrivilege,), server_refusals.not_permitted),
+    ((pg.ReadOnlySqlTransaction,), server_refusals.read_only),
+    (
         (
             pg.InvalidTextRepresentation,
             pg.InvalidDatetimeFormat,
@@ -386,12 +362,12 @@ _OTHER_ERRORS = (
         ),
         _bad_value,
     ),
-    _Refusal((PoolTimeout,), no_connection),
-    _Refusal((pg.DiskFull,), full),
-    _Refusal(
+    ((PoolTimeout,), server_refusals.no_connection),
+    ((pg.DiskFull,), server_refusals.full),
+    (
         (pg.OutOfMemory, pg.ConfigurationLimitExceeded, pg.InsufficientResources),
-        short_of_resources,
+        server_refusals.short_of_resources,
     ),
-    _Refusal(_CONNECTION_ERRORS, unreachable),
+    (_CONNECTION_ERRORS, server_refusals.unreachable),
 )
 """Tried in this order: `OperationalError`, in the last entry, is the base of many above it."""

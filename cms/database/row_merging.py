@@ -9,7 +9,7 @@ from typing import NamedTuple
 from psycopg import sql
 
 from cms.database.bulk import TableInSchema, copy_in, plain_errors
-from cms.database.connections import Row, Transaction
+from cms.database.connections import Row, Transaction, single_value
 
 STAGED = TableInSchema("pg_temp", "restored_rows")
 """The temporary table of the rows."""
@@ -89,8 +89,7 @@ def has_changes(
         "SELECT EXISTS (SELECT FROM {} AS staged JOIN {} AS stored USING ({}) "
         "WHERE staged.{column} IS DISTINCT FROM stored.{column})"
     ).format(STAGED.identifier, table.identifier, _names(keys), column=sql.Identifier(column))
-    (changes,) = _fetch(transaction, query)[0]
-    return bool(changes)
+    return bool(single_value(_fetch(transaction, query)))
 
 
 def merge(
@@ -109,8 +108,8 @@ def merge(
         STAGED.identifier, table.identifier, _names(keys)
     )
     staged_rows = sql.SQL("SELECT count(*) FROM {}").format(STAGED.identifier)
-    replaced = _count(transaction, replaced_rows)
-    staged = _count(transaction, staged_rows)
+    replaced = int(single_value(_fetch(transaction, replaced_rows)))
+    staged = int(single_value(_fetch(transaction, staged_rows)))
     command = sql.SQL(
         "INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE "
         "SELECT {columns} FROM {staged} ON CONFLICT ({keys}) DO {action}"
@@ -149,7 +148,7 @@ def largest_staged(transaction: Transaction, column: str) -> int | None:
         least=sql.Literal(-(2**63)),
         most=sql.Literal(2**63 - 1),
     )
-    value: int | None = _fetch(transaction, query)[0][0]
+    value: int | None = single_value(_fetch(transaction, query))
     return value
 
 
@@ -172,11 +171,6 @@ def _has_no_target(key: ForeignKey, target: TableInSchema) -> sql.Composed:
 
 def _names(columns: Sequence[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, columns))
-
-
-def _count(transaction: Transaction, query: sql.Composed) -> int:
-    count: int = _fetch(transaction, query)[0][0]
-    return count
 
 
 def _fetch(transaction: Transaction, query: sql.Composed) -> list[Row]:

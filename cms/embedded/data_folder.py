@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cms.embedded.error import EmbeddedError
+from cms.embedded import EmbeddedError
 from cms.embedded.system_account import (
     SystemAccount,
     account_for_new_data,

@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 
 import psycopg
 
-from cms.embedded import file_locks, postgres_server
+from cms.embedded import EmbeddedError, file_locks, postgres_server
 from cms.embedded.binaries import find_binaries, make_runnable
 from cms.embedded.cluster import data_version, initialise
 from cms.embedded.data_folder import (
@@ -20,8 +20,7 @@ from cms.embedded.data_folder import (
     existing_folder,
     fallback_folder,
 )
-from cms.embedded.error import EmbeddedError
-from cms.embedded.postmaster import read_postmaster
+from cms.embedded.postgres_server import read_postmaster
 
 DATABASE = "cms"
 
@@ -119,12 +118,7 @@ class EmbeddedServer:
     def __enter__(self) -> EmbeddedServer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -11,16 +12,17 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
+from cms.embedded import EmbeddedError
 from cms.embedded.binaries import Binaries
+from cms.embedded.cluster import SUPERUSER, write_settings
 from cms.embedded.data_folder import DataFolder
-from cms.embedded.error import EmbeddedError
 from cms.embedded.file_locks import acquire, is_held
-from cms.embedded.postmaster import PORT, Postmaster, is_listening, read_postmaster
-from cms.embedded.server_settings import write_settings
 from cms.embedded.system_account import SystemAccount, can_enter, plain_environment, run_as
 from cms.processes.machine import present_machine
 
@@ -28,6 +30,8 @@ WATCHDOG = Path(__file__).with_name("watchdog.py")
 
 # The path of a socket and its closing NUL have at most 108 bytes on Linux and 104 on macOS.
 MAX_SOCKET_PATH = 103
+
+PORT = "5432"  # part of the name of the socket; no network port is opened
 
 SOCKET_FILES = (f".s.PGSQL.{PORT}", f".s.PGSQL.{PORT}.lock")
 
@@ -97,9 +101,9 @@ def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str
         # The file comes with the command: PostgreSQL finds the folder of its data by `-D` all the
         # same.
         config_file = write_settings(data_folder, present_machine())
-        command += _setting_options(
-            {"config_file": str(config_file), **_socket_settings(sockets), **settings}
-        )
+        all_settings = {"config_file": str(config_file), **_socket_settings(sockets), **settings}
+        for name, value in all_settings.items():
+            command += ["-c", f"{name}={value}"]
         # This ends when the watchdog has closed its output: it does so when the server is started.
         watchdog = subprocess.run(
             [str(argument) for argument in command],
@@ -177,13 +181,6 @@ def _socket_settings(sockets: Path) -> Mapping[str, str]:
     }
 
 
-def _setting_options(settings: Mapping[str, str]) -> list[str]:
-    options = []
-    for name, value in settings.items():
-        options += ["-c", f"{name}={value}"]
-    return options
-
-
 def _connect_to(data_folder: DataFolder) -> Postmaster:
     postmaster = read_postmaster(data_folder.cluster)
     if postmaster is None:
@@ -254,3 +251,39 @@ def _log_end(data_folder: DataFolder) -> str:
     newest = max(logs, key=lambda path: path.stat().st_mtime_ns)
     lines = newest.read_text(errors="replace").splitlines()
     return f"Its log {newest} ends with:\n" + "\n".join(lines[-5:])
+
+
+# The process that serves a cluster and its address, by the file `postmaster.pid`
+
+
+@dataclass(frozen=True, slots=True)
+class Postmaster:
+    """The contents of `postmaster.pid`; the server may have ended."""
+
+    pid: int
+    cluster: str
+    port: str
+    sockets: str
+
+    def conninfo(self, database: str) -> str:
+        return make_conninfo("", host=self.sockets, port=self.port, user=SUPERUSER, dbname=database)
+
+
+def read_postmaster(cluster: Path) -> Postmaster | None:
+    """Return the contents of `postmaster.pid`, None if it is missing or incomplete."""
+    try:
+        lines = (cluster / "postmaster.pid").read_text(errors="surrogateescape").splitlines()
+    except FileNotFoundError:
+        return None
+    # The server adds lines as it starts. Of a single-user server the number is negative.
+    if len(lines) < 6 or not lines[0].isdigit():
+        return None
+    # Below follow the network address, the key of the shared memory, and the status.
+    pid, folder, _started, port, sockets, *_rest = lines
+    return Postmaster(int(pid), folder, port, sockets)
+
+
+def is_listening(postmaster: Postmaster) -> bool:
+    """Tell whether the postmaster itself lives: its children do not listen."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(f"{postmaster.sockets}/.s.PGSQL.{postmaster.port}") == 0

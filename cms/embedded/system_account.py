@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cms.embedded.error import EmbeddedError
+from cms.embedded import EmbeddedError
 
 ACCOUNTS_FOR_ROOT = ("postgres", "nobody")
 

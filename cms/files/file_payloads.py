@@ -11,8 +11,7 @@ from cms.errors import Problem, Refused, abbreviated, invalid_payload, no_object
 from cms.files.contents import FieldValues
 from cms.files.file_names import clean_name
 from cms.mappings import without
-from cms.schema.file_fields import CREATE_ONLY, SERVER_OWNED
-from cms.schema.system import FILES
+from cms.schema.system import CREATE_ONLY, FILES, SERVER_OWNED
 
 
 def checked_fields(fields: Mapping[str, object]) -> FieldValues:

@@ -20,10 +20,9 @@ from cms.mappings import without
 from cms.schema_sync.content import TABLES
 from cms.schema_sync.diff_document import parse_diff
 from cms.schema_sync.document import parse_document
-from cms.schema_sync.document_texts import FILE_FORMATS, FileFormat, is_yaml
+from cms.schema_sync.document_texts import FILE_FORMATS, FileFormat, is_yaml, read_yaml
 from cms.schema_sync.schema_snapshot import read_snapshot
 from cms.schema_sync.synchronizing import apply_diff, diff_snapshot
-from cms.schema_sync.yaml_reading import read_yaml
 from cms.store.store import Store
 
 _ALLOW_DESTRUCTIVE = "allow_destructive"

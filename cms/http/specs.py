@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 import falcon
 
-from cms.client_types.printing import LANGUAGES, read_types
+from cms.client_types import LANGUAGES, read_types
 from cms.errors import invalid_query
 from cms.etags import etag_of, matches_etag
 from cms.http.requests.cookies import SESSION_COOKIE, mount_path
 from cms.http.requests.request import Request
-from cms.openapi.caller_documents import read_openapi
-from cms.openapi.openapi_document import Served
+from cms.openapi.openapi_document import Served, read_openapi
 from cms.store.store import Store
 
 

@@ -21,7 +21,7 @@ from cms.openapi.json_schemas import (
     one_of_texts,
     texts,
 )
-from cms.openapi.operation import JSON, Answer, Body, PathItem, data, json_body, read, write
+from cms.openapi.operation import JSON, Answer, Body, PathItem, data, json_body, read, send, write
 from cms.schema.system import choices_of
 
 _MODES = choices_of("system_sessions", "mode")
@@ -51,10 +51,10 @@ _ABILITIES = data(OBJECT, "What the caller may do, by collection and action.")
 ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
     {
         "/auth": {"get": read("List the login providers", _OTHER_LOGINS)},
-        "/auth/login": {"post": write("Log in", _LOGIN, _TOKENS)},
+        "/auth/login": {"post": send("Log in", _LOGIN, _TOKENS)},
         "/auth/login/{provider}": {
             "get": read("Log in by another service", _REDIRECT, parameters=("redirect",)),
-            "post": write(
+            "post": send(
                 "Log in by a directory, or confirm a login with a second factor",
                 object_of(
                     optional={
@@ -77,7 +77,7 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             )
         },
         "/auth/login/{provider}/acs": {
-            "post": write(
+            "post": send(
                 "Take the answer of a provider of SAML",
                 Body(
                     {
@@ -102,9 +102,9 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
                 Answer("The sessions have ended.", status=204),
             )
         },
-        "/auth/refresh": {"post": write("Refresh a session", _SESSION, _TOKENS)},
+        "/auth/refresh": {"post": send("Refresh a session", _SESSION, _TOKENS)},
         "/auth/logout": {
-            "post": write(
+            "post": send(
                 "End a session",
                 _SESSION,
                 Answer("The session has ended.", status=204),
@@ -113,28 +113,21 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             )
         },
         "/auth/password/request": {
-            "post": write(
+            "post": send(
                 "Mail a link that resets a password",
                 object_of({"email": EMAIL}, {"reset_url": TEXT}),
             )
         },
-        "/auth/password/reset": {"post": write("Set a password", texts("token", "password"))},
+        "/auth/password/reset": {"post": send("Set a password", texts("token", "password"))},
         "/users/invite": {
             "post": write(
                 "Invite users by mail",
                 object_of(
                     {"email": any_of(EMAIL, array_of(EMAIL)), "role": UUID}, {"invite_url": TEXT}
                 ),
-                parameters=("Idempotency-Key",),
             )
         },
-        "/users/invite/accept": {
-            "post": write(
-                "Accept an invitation",
-                texts("token", "password"),
-                parameters=("Idempotency-Key",),
-            )
-        },
+        "/users/invite/accept": {"post": write("Accept an invitation", texts("token", "password"))},
         "/users/register": {
             "post": write(
                 "Register",
@@ -142,46 +135,30 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
                     {"email": EMAIL, "password": _PASSWORD},
                     {"first_name": TEXT, "last_name": TEXT, "verification_url": TEXT},
                 ),
-                parameters=("Idempotency-Key",),
             )
         },
         "/users/register/verify-email": {
             "get": read("Activate an account", data(texts("status")), parameters=("token",))
         },
         "/users/me/track/page": {
-            "patch": write(
-                "Note the page that the current user has opened",
-                texts("last_page"),
-                parameters=("Idempotency-Key",),
-            )
+            "patch": write("Note the page that the current user has opened", texts("last_page"))
         },
         "/users/me/tfa/generate": {
-            "post": write(
+            "post": send(
                 "Make a secret for a second factor",
                 object_of(optional={"password": nullable(_PASSWORD)}),
                 data(texts("secret", "otpauth_url")),
             )
         },
         "/users/me/tfa/enable": {
-            "post": write(
-                "Turn the second factor on",
-                texts("secret", "otp"),
-                parameters=("Idempotency-Key",),
-            )
+            "post": write("Turn the second factor on", texts("secret", "otp"))
         },
-        "/users/me/tfa/disable": {
-            "post": write(
-                "Turn the second factor off",
-                texts("otp"),
-                parameters=("Idempotency-Key",),
-            )
-        },
+        "/users/me/tfa/disable": {"post": write("Turn the second factor off", texts("otp"))},
         "/users/me/tfa/recovery-codes": {
             "post": write(
                 "Make new recovery codes",
                 object_of(optional={"password": nullable(_PASSWORD)}),
                 data(array_of(TEXT)),
-                parameters=("Idempotency-Key",),
             )
         },
         "/permissions/me": {"get": read("Tell what the caller may do", _ABILITIES)},
@@ -200,7 +177,7 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             )
         },
         "/shares/auth": {
-            "post": write(
+            "post": send(
                 "Log in by a share",
                 object_of({"share": TEXT}, {"password": nullable(_PASSWORD), "mode": _MODE}),
                 _TOKENS,
@@ -211,7 +188,6 @@ ACCOUNT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             "post": write(
                 "Mail the link of a share",
                 object_of({"share": TEXT, "emails": array_of(EMAIL)}, {"share_url": TEXT}),
-                parameters=("Idempotency-Key",),
             )
         },
     }

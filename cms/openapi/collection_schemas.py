@@ -1,10 +1,11 @@
-"""The schemas of the rows of collections, as one caller reads and writes them."""
+"""The schemas of the rows of collections, with examples, as one caller reads and writes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from cms.access.policy import FULL_GRANT, Policy, StoredGrant
 from cms.access.visible_structure import described_catalogue
@@ -23,13 +24,11 @@ from cms.openapi.json_schemas import (
     reference,
 )
 from cms.openapi.operation import Need
-from cms.openapi.row_examples import with_example
 from cms.openapi.row_operations import RowSchemas, TitledRows
 from cms.query.language.ast import EVERYTHING
 from cms.schema.auto_fields import auto_fields_of
-from cms.schema.file_fields import CREATE_ONLY, SERVER_OWNED
 from cms.schema.model import Catalogue, Collection, Field, Kind
-from cms.schema.system import FILES, FOLDERS
+from cms.schema.system import CREATE_ONLY, FILES, FOLDERS, SERVER_OWNED
 from cms.schema.types.field_type import JSON_TEXT
 from cms.text_shapes import MASK
 
@@ -86,11 +85,8 @@ class VisibleCollections:
     def fields(self, collection: Collection, action: str) -> list[Field]:
         """Return the fields of a described collection that an action is permitted for."""
         grants = self.grants(collection.name, action)
-        fields: list[Field] = []
-        for name, field in collection.fields.items():
-            if any(grant.covers(name) for grant in grants):
-                fields.append(field)
-        return fields
+        fields = collection.fields.values()
+        return [field for field in fields if any(grant.covers(field.name) for grant in grants)]
 
     def schema(self, name: str, action: str) -> JsonSchema:
         """Return the reference to the schema of rows of a collection; nothing for a hidden one."""
@@ -120,12 +116,9 @@ def row_components(visible: VisibleCollections) -> dict[str, JsonSchema]:
     """Return the schemas of the rows of all collections by the names of their components."""
     components: dict[str, JsonSchema] = {ROW: described(OBJECT, "A row with its fields.")}
     for name, collection in visible.catalogue.collections.items():
-        if visible.has_component(collection, "read"):
-            components[_component(name, "read")] = _item(visible, collection)
-        if visible.has_component(collection, "create"):
-            components[_component(name, "create")] = _new_item(visible, collection)
-        if visible.has_component(collection, "update"):
-            components[_component(name, "update")] = _changed_item(visible, collection)
+        for action, schema_of in _ROW_SCHEMAS.items():
+            if visible.has_component(collection, action):
+                components[_component(name, action)] = schema_of(visible, collection)
     return components
 
 
@@ -188,7 +181,7 @@ def _changed_item(visible: VisibleCollections, collection: Collection) -> JsonSc
 
 def _with_example(schema: JsonSchema, collection: Collection, names: Iterable[str]) -> JsonSchema:
     # Many texts of the service's own collections are words that it knows, as those of `status`.
-    return schema if collection.is_system else with_example(schema, names)
+    return schema if collection.is_system else _with_row(schema, names)
 
 
 def _example_names(
@@ -255,6 +248,9 @@ def _sent_value(visible: VisibleCollections, field: Field) -> JsonSchema:
     return nullable(own) if may_be_null else own
 
 
+_ROW_SCHEMAS = {"read": _item, "create": _new_item, "update": _changed_item}
+"""The functions that make the schemas of rows, by the permission that these need."""
+
 # Relations
 
 
@@ -287,3 +283,60 @@ def _with_comment(schema: JsonSchema, collection: Collection) -> JsonSchema:
     if isinstance(note, str) and note:
         return described(schema, note)
     return schema
+
+
+# Examples of rows, made of the schemas of their fields
+
+_TEXT_EXAMPLE = "text"
+_ENCODED = "dGV4dA=="
+_FORMATS: Mapping[object, str] = MappingProxyType(
+    {
+        "date": "2025-01-31",
+        "date-time": "2025-01-31T13:45:00Z",
+        "uuid": "5e0c39b4-0b0e-4d5c-8a0e-0d3f1b6a7c11",
+    }
+)
+
+
+def _with_row(schema: JsonSchema, names: Iterable[str]) -> JsonSchema:
+    """Return the schema of rows with an example of one, which has the members of these names."""
+    members: Any = schema["properties"]
+    row = {name: example_of(members[name]) for name in names}
+    return {**schema, "examples": [row]} if row else schema
+
+
+def example_of(schema: Mapping[str, Any]) -> object:
+    """Return a value that a schema permits: one that it names, else one of its type."""
+    for choices in ("examples", "enum"):
+        if schema.get(choices):
+            return schema[choices][0]
+    if "anyOf" in schema:
+        return example_of(schema["anyOf"][0])
+    match _type_of(schema):
+        case "integer":
+            return 1
+        case "number":
+            return 1.5
+        case "boolean":
+            return True
+        case "array":
+            return [example_of(schema["items"])] if "items" in schema else []
+        case "object":
+            return {}
+        case _:
+            return _text(schema)
+
+
+def _type_of(schema: Mapping[str, Any]) -> object:
+    """Return the type of a schema; of several the last, since null says least."""
+    types = schema.get("type")
+    if isinstance(types, list):
+        return next(name for name in reversed(types) if name != "null")
+    return types
+
+
+def _text(schema: Mapping[str, Any]) -> str:
+    if "contentEncoding" in schema:
+        return _ENCODED
+    text = _FORMATS.get(schema.get("format"), _TEXT_EXAMPLE)
+    return text[: schema.get("maxLength", len(text))]

@@ -60,7 +60,7 @@ _COMMENT = write(
     any_of(_NEW_COMMENT, array_of(_NEW_COMMENT)),
     data(any_of(OBJECT, array_of(OBJECT))),
     NO_CONTENT,
-    parameters=("fields", "Idempotency-Key"),
+    parameters=("fields",),
 )
 _CHANGE_COMMENTS = write(
     "Change several comments",
@@ -70,21 +70,19 @@ _CHANGE_COMMENTS = write(
     ),
     data(array_of(OBJECT)),
     NO_CONTENT,
-    parameters=("fields", "Idempotency-Key"),
+    parameters=("fields",),
 )
 _DELETE_COMMENTS = write(
-    "Delete several comments",
-    any_of(array_of(KEY), object_of(optional=_NAMED_COMMENTS)),
-    parameters=("Idempotency-Key",),
+    "Delete several comments", any_of(array_of(KEY), object_of(optional=_NAMED_COMMENTS))
 )
 _CHANGE_COMMENT = write(
     "Change a comment",
     _TEXT_OF_COMMENT,
     data(OBJECT),
     NO_CONTENT,
-    parameters=("fields", "If-Match", "Idempotency-Key"),
+    parameters=("fields", "If-Match"),
 )
-_DELETE_COMMENT = write("Delete a comment", parameters=("If-Match", "Idempotency-Key"))
+_DELETE_COMMENT = write("Delete a comment", parameters=("If-Match",))
 
 _COMMENTS = {"post": _COMMENT, "patch": _CHANGE_COMMENTS, "delete": _DELETE_COMMENTS}
 
@@ -163,11 +161,7 @@ CONTENT_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             method.lower(): _trigger(method) for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
         },
         "/flows/runs/{key}/retry": {
-            "post": write(
-                "Run a failed run again",
-                parameters=("Idempotency-Key",),
-                need=Need(FLOW_RUNS, "read"),
-            )
+            "post": write("Run a failed run again", need=Need(FLOW_RUNS, "read"))
         },
         "/dashboards/{key}/data": {
             "get": read("Read what the panels of a dashboard show", data({}))
@@ -198,7 +192,7 @@ def file_routes(
                 Body({"multipart/form-data": _form(fields), JSON: in_json}),
                 written,
                 NO_CONTENT,
-                parameters=(*ONE, "Idempotency-Key"),
+                parameters=ONE,
                 need=create,
             )
         },
@@ -208,7 +202,7 @@ def file_routes(
                 Body({JSON: files.change, "multipart/form-data": _form(changeable)}),
                 written,
                 NO_CONTENT,
-                parameters=(*ONE, "If-Match", "Idempotency-Key"),
+                parameters=(*ONE, "If-Match"),
                 need=Need(FILES, "update"),
             )
         },
@@ -218,7 +212,7 @@ def file_routes(
                 object_of({"url": TEXT}, {"data": object_of(optional=fields)}),
                 written,
                 NO_CONTENT,
-                parameters=(*ONE, "Idempotency-Key"),
+                parameters=ONE,
                 need=create,
             )
         },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cms.openapi.json_schemas import INTEGER, TEXT, JsonSchema, object_of
@@ -66,8 +66,8 @@ class Body:
 class Operation:
     """One method of a route.
 
-    `parameters` are names of `cms.openapi.parameters`. An operation of administrators is not shown
-    to anybody else, one with `need` to nobody without the permission.
+    `parameters` are names of query_parameters.py. An operation of administrators is not shown to
+    anybody else, one with `need` to nobody without the permission.
     """
 
     summary: str
@@ -113,6 +113,26 @@ def read(
     )
 
 
+def send(
+    summary: str,
+    body: Body | JsonSchema | None = None,
+    *answers: Answer,
+    parameters: tuple[str, ...] = (),
+    is_for_admins: bool = False,
+    need: Need | None = None,
+) -> Operation:
+    """Return an operation with a body; without answers it answers 204."""
+    return Operation(
+        summary=summary,
+        answers=answers or (NO_CONTENT,),
+        body=body if body is None or isinstance(body, Body) else json_body(body),
+        parameters=parameters,
+        errors=WRITE_ERRORS,
+        is_for_admins=is_for_admins,
+        need=need,
+    )
+
+
 def write(
     summary: str,
     body: Body | JsonSchema | None = None,
@@ -121,14 +141,6 @@ def write(
     is_for_admins: bool = False,
     need: Need | None = None,
 ) -> Operation:
-    """Return an operation that changes something; without answers it answers 204."""
-    sent = body if body is None or isinstance(body, Body) else json_body(body)
-    return Operation(
-        summary=summary,
-        answers=answers or (NO_CONTENT,),
-        body=sent,
-        parameters=parameters,
-        errors=WRITE_ERRORS,
-        is_for_admins=is_for_admins,
-        need=need,
-    )
+    """Return an operation that changes something, and does so once for an Idempotency-Key."""
+    operation = send(summary, body, *answers, is_for_admins=is_for_admins, need=need)
+    return replace(operation, parameters=(*parameters, "Idempotency-Key"))

@@ -1,22 +1,37 @@
-"""Every route of the service with its operations, as one caller may use them."""
+"""Every route of the service with its operations, as one caller may use them, and the members that
+bodies may have.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from collections.abc import Collection as Names
-from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 from urllib.parse import quote
 
 from cms.openapi.account_routes import ACCOUNT_ROUTES
 from cms.openapi.collection_schemas import ROW, VisibleCollections, sent_members
 from cms.openapi.content_routes import CONTENT_ROUTES, file_routes
 from cms.openapi.json_schemas import reference
-from cms.openapi.operation import Operation, PathItem
+from cms.openapi.operation import JSON, Body, Operation, PathItem
 from cms.openapi.row_operations import RowSchemas, TitledRows, list_operations, row_operations
 from cms.openapi.service_routes import SERVICE_ROUTES
 from cms.openapi.structure_routes import STRUCTURE_ROUTES
-from cms.openapi.system_routes import ANY_LIST, ANY_ROW, ROW_ROUTES, RowRoute
 from cms.schema.model import Collection, Kind
-from cms.schema.system import FILES, is_system
+from cms.schema.system import (
+    ACTIVITY,
+    ENDPOINTS,
+    FILES,
+    FLOW_DELIVERIES,
+    FLOW_RUNS,
+    FOLDERS,
+    REVISIONS,
+    SETTINGS,
+    SYSTEM_TABLES,
+    USERS,
+    is_system,
+)
 
 Routes = dict[str, dict[str, Operation]]
 """Operations by path and by method in small letters."""
@@ -69,11 +84,7 @@ def _row_route(route: RowRoute, visible: VisibleCollections) -> PathItem:
 
 
 def _permitted(operations: PathItem, visible: VisibleCollections) -> dict[str, Operation]:
-    permitted: dict[str, Operation] = {}
-    for method, operation in operations.items():
-        if _may_see(operation, visible):
-            permitted[method] = operation
-    return permitted
+    return {method: each for method, each in operations.items() if _may_see(each, visible)}
 
 
 def _may_see(operation: Operation, visible: VisibleCollections) -> bool:
@@ -110,3 +121,74 @@ def _own_routes(
         path: list_operations(rows, ANY_LIST),
         f"{path}/{{key}}": row_operations(rows, ANY_ROW),
     }
+
+
+# The routes of rows of system collections, and of any collection
+
+ANY_LIST = "get search post patch delete"
+ANY_ROW = "get search patch delete"
+
+
+class RowRoute(NamedTuple):
+    """A route of rows of a system collection, with its methods; `operations` describes them."""
+
+    path: str
+    collection: str
+    methods: str
+    operations: Callable[[TitledRows, str], Mapping[str, Operation]] = list_operations
+    is_permitted_by_rows: bool = True
+    """Whether the caller needs a permission on the collection for the methods of the route."""
+
+
+def _endpoint(collection: str, methods: str, row_methods: str) -> list[RowRoute]:
+    path = ENDPOINTS[collection]
+    return [
+        RowRoute(path, collection, methods),
+        RowRoute(f"{path}/{{key}}", collection, row_methods, row_operations),
+    ]
+
+
+def _row_routes() -> list[RowRoute]:
+    routes: list[RowRoute] = []
+    for table in SYSTEM_TABLES.values():
+        if (table.is_writable and not table.is_singleton) or table.name == FOLDERS:
+            routes += _endpoint(table.name, ANY_LIST, ANY_ROW)
+    # A new file comes as a form as well, which `content_routes.file_routes` describes.
+    routes += _endpoint(FILES, "get search patch delete", "get search delete")
+    for name in (ACTIVITY, REVISIONS, FLOW_RUNS, FLOW_DELIVERIES):
+        routes += _endpoint(name, "get search", "get search")
+    return [
+        *routes,
+        RowRoute("/settings", SETTINGS, "get search patch", row_operations),
+        RowRoute(
+            "/users/me", USERS, "get search patch", row_operations, is_permitted_by_rows=False
+        ),
+        RowRoute("/comments", ACTIVITY, "get search"),
+        RowRoute("/comments/{key}", ACTIVITY, "get search", row_operations),
+        RowRoute("/flows/{key}/runs", FLOW_RUNS, "get"),
+        RowRoute("/flows/{key}/deliveries", FLOW_DELIVERIES, "get"),
+    ]
+
+
+ROW_ROUTES = tuple(_row_routes())
+
+
+_NONE: frozenset[str] = frozenset()
+
+
+def _members_of(body: Body | None) -> frozenset[str]:
+    properties = body.content.get(JSON, {}).get("properties") if body else None
+    return frozenset(properties) if isinstance(properties, Mapping) else _NONE
+
+
+def _body_members() -> dict[tuple[str, str], frozenset[str]]:
+    members: dict[tuple[str, str], frozenset[str]] = {}
+    for routes in (ACCOUNT_ROUTES, SERVICE_ROUTES):
+        for path, operations in routes.items():
+            for method, operation in operations.items():
+                members[path, method.upper()] = _members_of(operation.body)
+    return members
+
+
+BODY_MEMBERS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(_body_members())
+"""By the template of a path and the method; a call without a body has no members."""

@@ -30,6 +30,7 @@ from cms.openapi.operation import (
     data,
     json_body,
     read,
+    send,
     write,
 )
 from cms.openapi.query_parameters import LIST, ONE
@@ -111,7 +112,7 @@ def search_rows(rows: TitledRows) -> Operation:
     body = json_body(object_of(optional={"query": OBJECT}), is_required=False)
     answer = _list_answer(rows)
     summary = f"List {rows.title}, with the parameters in the body"
-    return replace(write(summary, body, answer), need=rows.need("read"))
+    return send(summary, body, answer, need=rows.need("read"))
 
 
 def create_rows(rows: TitledRows) -> Operation:
@@ -119,7 +120,7 @@ def create_rows(rows: TitledRows) -> Operation:
         f"Create {rows.title}",
         _one_or_several(rows.schemas.new_item),
         *_written(_one_or_several(rows.schemas.item)),
-        parameters=(*ONE, "Idempotency-Key"),
+        parameters=ONE,
         need=rows.need("create"),
     )
 
@@ -131,7 +132,7 @@ def change_rows(rows: TitledRows) -> Operation:
         f"Change several {rows.title}",
         body,
         *_written(_one_or_several(rows.schemas.item)),
-        parameters=(*ONE, "If-Match", "Idempotency-Key"),
+        parameters=(*ONE, "If-Match"),
         need=rows.need("update"),
     )
 
@@ -139,10 +140,7 @@ def change_rows(rows: TitledRows) -> Operation:
 def delete_rows(rows: TitledRows) -> Operation:
     selected = object_of(optional={"keys": array_of(KEY), "query": OBJECT})
     return write(
-        f"Delete several {rows.title}",
-        any_of(array_of(KEY), selected),
-        parameters=("Idempotency-Key",),
-        need=rows.need("delete"),
+        f"Delete several {rows.title}", any_of(array_of(KEY), selected), need=rows.need("delete")
     )
 
 
@@ -161,7 +159,7 @@ def search_row(rows: TitledRows) -> Operation:
     body = json_body(object_of(optional={"query": OBJECT}), is_required=False)
     answer = data(rows.schemas.item, "The row.")
     summary = f"Read one of {rows.title} as a body asks for it"
-    return replace(write(summary, body, answer), need=rows.need("read"))
+    return send(summary, body, answer, need=rows.need("read"))
 
 
 def change_row(rows: TitledRows) -> Operation:
@@ -169,17 +167,13 @@ def change_row(rows: TitledRows) -> Operation:
         f"Change one of {rows.title}",
         rows.schemas.change,
         *_written(rows.schemas.item),
-        parameters=(*ONE, "If-Match", "Idempotency-Key"),
+        parameters=(*ONE, "If-Match"),
         need=rows.need("update"),
     )
 
 
 def delete_row(rows: TitledRows) -> Operation:
-    return write(
-        f"Delete one of {rows.title}",
-        parameters=("If-Match", "Idempotency-Key"),
-        need=rows.need("delete"),
-    )
+    return write(f"Delete one of {rows.title}", parameters=("If-Match",), need=rows.need("delete"))
 
 
 _LIST_METHODS: Mapping[str, Callable[[TitledRows], Operation]] = MappingProxyType(

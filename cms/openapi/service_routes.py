@@ -32,6 +32,7 @@ from cms.openapi.operation import (
     PathItem,
     data,
     read,
+    send,
     write,
 )
 from cms.query.language.operations import ARGUMENTS, METHODS
@@ -101,15 +102,11 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             )
         },
         "/utils/cache/clear": {
-            "post": write(
-                "Load the structure anew in every process",
-                parameters=("Idempotency-Key",),
-                is_for_admins=True,
-            )
+            "post": write("Load the structure anew in every process", is_for_admins=True)
         },
-        "/utils/hash/generate": {"post": write("Hash a text", texts("string"), data(TEXT))},
+        "/utils/hash/generate": {"post": send("Hash a text", texts("string"), data(TEXT))},
         "/utils/hash/verify": {
-            "post": write("Compare a text with a hash", texts("string", "hash"), data(FLAG))
+            "post": send("Compare a text with a hash", texts("string", "hash"), data(FLAG))
         },
         "/utils/random/string": {
             "get": read("Make a random text", data(TEXT), parameters=("length",))
@@ -118,7 +115,7 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
             "post": write(
                 "Move an item to the position of another",
                 object_of({"item": KEY, "to": KEY}),
-                parameters=("If-Match", "Idempotency-Key"),
+                parameters=("If-Match",),
             )
         },
         "/utils/revert/{revision}": {
@@ -127,7 +124,7 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
                 None,
                 data(OBJECT),
                 NO_CONTENT,
-                parameters=("If-Match", "Idempotency-Key"),
+                parameters=("If-Match",),
             )
         },
         "/utils/export/{collection}": {
@@ -137,7 +134,6 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
                     {"format": one_of_texts(list(FORMATS))},
                     {"query": nullable(OBJECT), "file": nullable(OBJECT)},
                 ),
-                parameters=("Idempotency-Key",),
             )
         },
         "/utils/import/{collection}": {
@@ -152,16 +148,10 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
                     }
                 ),
                 data(object_of(optional={"created": INTEGER, "updated": INTEGER})),
-                parameters=("Idempotency-Key",),
             )
         },
         "/batch": {
-            "post": write(
-                "Run several operations, all of them or none",
-                _BATCH,
-                data(array_of({})),
-                parameters=("Idempotency-Key",),
-            )
+            "post": write("Run several operations, all of them or none", _BATCH, data(array_of({})))
         },
     }
 )

@@ -26,6 +26,7 @@ from cms.openapi.operation import (
     PathItem,
     data,
     read,
+    send,
     write,
 )
 from cms.schema.system import COLLECTIONS
@@ -70,39 +71,21 @@ def _one(summary: str, component: str) -> Operation:
 
 def _create(summary: str, component: str, *required: str, **further: JsonSchema) -> Operation:
     body = object_of(dict.fromkeys(required, TEXT), {**_SETTINGS, **further})
-    return write(
-        summary,
-        body,
-        data(reference(component)),
-        parameters=("Idempotency-Key",),
-        is_for_admins=True,
-    )
+    return write(summary, body, data(reference(component)), is_for_admins=True)
 
 
 def _change(summary: str, component: str, **further: JsonSchema) -> Operation:
     body = object_of(optional={**_SETTINGS, **further})
-    return write(
-        summary,
-        body,
-        data(reference(component)),
-        parameters=("Idempotency-Key",),
-        is_for_admins=True,
-    )
+    return write(summary, body, data(reference(component)), is_for_admins=True)
 
 
 def _change_many(summary: str, component: str, key: str, **further: JsonSchema) -> Operation:
     body = array_of(object_of({key: TEXT}, {**_SETTINGS, **further}))
-    return write(
-        summary,
-        body,
-        data(array_of(reference(component))),
-        parameters=("Idempotency-Key",),
-        is_for_admins=True,
-    )
+    return write(summary, body, data(array_of(reference(component))), is_for_admins=True)
 
 
 def _delete(summary: str) -> Operation:
-    return write(summary, parameters=("Idempotency-Key",), is_for_admins=True)
+    return write(summary, is_for_admins=True)
 
 
 _NEW_COLLECTION = object_of({"collection": TEXT}, {**_SETTINGS, "fields": array_of(OBJECT)})
@@ -110,7 +93,6 @@ _CREATE_COLLECTIONS = write(
     "Create a collection, or several",
     any_of(_NEW_COLLECTION, array_of(_NEW_COLLECTION)),
     data(any_of(reference(COLLECTION), array_of(reference(COLLECTION)))),
-    parameters=("Idempotency-Key",),
     is_for_admins=True,
 )
 _SNAPSHOT = read(
@@ -127,7 +109,7 @@ def _document(schema: JsonSchema) -> Body:
     return Body({JSON: schema, _YAML: schema, "multipart/form-data": form})
 
 
-_DIFF = write(
+_DIFF = send(
     "Compare the structure with a document",
     _document(OBJECT),
     data(OBJECT, "What leads from the structure to the document."),
@@ -146,7 +128,7 @@ _APPLY = write(
         )
     ),
     NO_CONTENT,
-    parameters=("allow_destructive", "Idempotency-Key"),
+    parameters=("allow_destructive",),
     is_for_admins=True,
 )
 

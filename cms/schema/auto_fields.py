@@ -9,9 +9,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from cms.errors import Problem
-from cms.schema.archive import archive_defaults
 from cms.schema.model import Collection, Field
-from cms.schema.payload import MutableRowValues, RowValues
+from cms.schema.payload import MutableRowValues, RowValues, converter
 from cms.schema.types.date_times import present_moment
 
 
@@ -70,9 +69,31 @@ NO_AUTO_VALUES = AutoValues({}, {})
 
 def auto_fields_of(collection: Collection, *, new: bool) -> AutoFields:
     """Return how fields are completed in new rows, or in changed ones."""
-    if new:
-        return _auto_fields_of(collection, _ON_CREATE)
-    return _auto_fields_of(collection, _ON_UPDATE)
+    markers = _ON_CREATE if new else _ON_UPDATE
+    key = collection.key if collection.primary_key else None
+    fields: list[Field] = []
+    automatic: list[AutoField] = []
+    not_null: list[Field] = []
+    for field in collection.columns:
+        if field is not key and _is_generated(field):
+            continue
+        fields.append(field)
+        if markers.intersection(field.special):
+            # `user-updated` is of the kind `user`.
+            kind = next(iter(markers.intersection(field.special))).partition("-")[0]
+            automatic.append(AutoField(field, kind))
+        if not _is_required(field) and not takes_null(field):
+            not_null.append(field)
+    return AutoFields(
+        key=key,
+        automatic=tuple(automatic),
+        ignored=_names(fields, lambda field: _is_ignored(field, markers)),
+        uuids=_names(fields, lambda field: "uuid" in field.special),
+        sequence_keys=_names(fields, _is_sequence_key),
+        archive_defaults=archive_defaults(collection),
+        required=tuple(field for field in fields if _is_required_of(collection, field)),
+        not_null=tuple(not_null),
+    )
 
 
 def auto_values_of(auto_fields: AutoFields, writer: Writer) -> AutoValues:
@@ -87,7 +108,7 @@ def auto_values_of(auto_fields: AutoFields, writer: Writer) -> AutoValues:
         value = _auto_value(field, kind, writer)
         # The service itself and anonymous callers have no user: then `user_updated` becomes null,
         # which says that no user wrote last.
-        if value is not None or _is_nullable(field):
+        if value is not None or (field.column and field.column.is_nullable):
             fixed[field.name] = value
         else:
             if_sent[field.name] = value
@@ -113,13 +134,8 @@ def complete_new(
         values.setdefault(name, value)
     if auto_fields.key and _is_generated(auto_fields.key):
         values.pop(auto_fields.key.name, None)
-    problems: list[Problem] = []
-    for field in auto_fields.required:
-        if values.get(field.name) is None:
-            problems.append(missing(field))
-    for field in auto_fields.not_null:
-        if _is_null(values, field.name):
-            problems.append(missing(field))
+    problems = [missing(field) for field in auto_fields.required if values.get(field.name) is None]
+    problems += [missing(field) for field in auto_fields.not_null if _is_null(values, field.name)]
     return problems
 
 
@@ -134,13 +150,11 @@ def complete_change(
     # A row that names nothing but its key does not change, and so gets no new date.
     if changed:
         _fill(values, auto_values)
-    problems: list[Problem] = []
     # A field that a change does not name keeps the value that it has.
-    for fields in (auto_fields.required, auto_fields.not_null):
-        for field in fields:
-            if field.name in values and values[field.name] is None:
-                problems.append(missing(field))
-    return problems
+    fields = (*auto_fields.required, *auto_fields.not_null)
+    return [
+        missing(field) for field in fields if field.name in values and values[field.name] is None
+    ]
 
 
 def _is_null(values: MutableRowValues, name: str) -> bool:
@@ -160,31 +174,6 @@ def _fill(values: MutableRowValues, auto_values: AutoValues) -> None:
     for name, value in auto_values.if_sent.items():
         if name in values:
             values[name] = value
-
-
-def _auto_fields_of(collection: Collection, markers: frozenset[str]) -> AutoFields:
-    key = collection.key if collection.primary_key else None
-    fields: list[Field] = []
-    automatic: list[AutoField] = []
-    not_null: list[Field] = []
-    for field in collection.columns:
-        if field is not key and _is_generated(field):
-            continue
-        fields.append(field)
-        if markers.intersection(field.special):
-            automatic.append(AutoField(field, _auto_kind(field, markers)))
-        if not _is_required(field) and not takes_null(field):
-            not_null.append(field)
-    return AutoFields(
-        key=key,
-        automatic=tuple(automatic),
-        ignored=_names(fields, lambda field: _is_ignored(field, markers)),
-        uuids=_names(fields, lambda field: "uuid" in field.special),
-        sequence_keys=_names(fields, _is_sequence_key),
-        archive_defaults=archive_defaults(collection),
-        required=tuple(field for field in fields if _is_required_of(collection, field)),
-        not_null=tuple(not_null),
-    )
 
 
 def _is_generated(field: Field) -> bool:
@@ -212,11 +201,6 @@ def _is_ignored(field: Field, markers: frozenset[str]) -> bool:
 
 _ON_CREATE = frozenset({"date-created", "user-created", "role-created"})
 _ON_UPDATE = frozenset({"date-updated", "user-updated", "role-updated"})
-
-
-def _auto_kind(field: Field, markers: frozenset[str]) -> str:
-    # `user-updated` is of the kind `user`.
-    return next(iter(markers.intersection(field.special))).partition("-")[0]
 
 
 def _auto_value(field: Field, kind: str, writer: Writer) -> str | None:
@@ -255,10 +239,6 @@ def _is_marked_required(field: Field) -> bool:
     return bool(field.meta and field.meta.get("required"))
 
 
-def _is_nullable(field: Field) -> bool:
-    return field.column is not None and field.column.is_nullable
-
-
 def _is_sequence_key(field: Field) -> bool:
     return (
         field.column is not None
@@ -285,3 +265,43 @@ def missing(field: Field) -> Problem:
             "type": "required",
         },
     )
+
+
+# Archiving: one field of a collection tells archived items from active ones
+
+_ARCHIVE_VALUES = ("archive_value", "unarchive_value")
+
+
+def archive_defaults(collection: Collection) -> RowValues:
+    """Return the value of the archive field for new items when nothing else fills it."""
+    field = collection.archive_field
+    if collection.meta is None or field is None or field.column is None:
+        return {}
+    # A default of the column is what its owner has chosen for new rows; the setting only fills the
+    # gap.
+    value = collection.meta.get("unarchive_value")
+    if value is None or field.column.is_filled_by_database:
+        return {}
+    try:
+        return {field.name: converter(field)(value)}
+    except ValueError:
+        # Another program has changed the table since the setting was checked.
+        return {}
+
+
+def invalid_archive_settings(collection: Collection) -> dict[str, str]:
+    """Return the settings that do not fit the archive field, each with the reason."""
+    field = collection.archive_field
+    meta = collection.meta or {}
+    if field is None or field.column is None:
+        return {}
+    if field.is_secret:
+        return {"archive_field": "nobody can see what it holds"}
+    reasons: dict[str, str] = {}
+    for name in _ARCHIVE_VALUES:
+        try:
+            if meta.get(name) is not None:
+                converter(field)(meta[name])
+        except ValueError as error:
+            reasons[name] = f'"{meta[name]}" does not fit the archive field: {error}'
+    return reasons

@@ -39,13 +39,8 @@ It parses the list each time: all lists together take several times the memory o
 
 def collections_of(loaded: LoadedLists) -> dict[str, Collection]:
     """Return the collections of the rows by their names."""
-    tables: dict[str, CatalogueRow] = {}
-    for row in loaded("tables"):
-        if _is_listed(row["name"]):
-            tables[row["name"]] = row
-    metas: dict[str, CatalogueRow] = {}
-    for row in loaded("collections"):
-        metas[row["collection"]] = _compact(row)
+    tables = {row["name"]: row for row in loaded("tables") if _is_listed(row["name"])}
+    metas = {row["collection"]: _compact(row) for row in loaded("collections")}
     columns = _columns(loaded)
     field_metas = _grouped_by(loaded("fields"), "collection")
     checks = _grouped_by(loaded("checks"), "table_name")
@@ -112,12 +107,11 @@ def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueR
     if not is_system(collection):
         return list(map(_compact, stored))
     table = system_table(collection)
-    metas: list[CatalogueRow] = []
-    for field, markers in table.special.items():
-        metas.append({"collection": collection, "field": field, "special": list(markers)})
-    for field in table.aliases:
-        metas.append({"collection": collection, "field": field, "special": ["o2m"]})
-    return metas
+    special = {**table.special, **dict.fromkeys(table.aliases, ("o2m",))}
+    return [
+        {"collection": collection, "field": field, "special": list(markers)}
+        for field, markers in special.items()
+    ]
 
 
 # Columns
@@ -148,9 +142,8 @@ def _columns(loaded: LoadedLists) -> defaultdict[str, dict[str, Column]]:
     for request in loaded("index_requests"):
         _amend(columns, request["collection"], request["field"], is_index_requested=True)
     for request in loaded("constraint_requests"):
-        state = ConstraintRequest.PENDING
-        if request["is_violated"]:
-            state = ConstraintRequest.VIOLATED
+        is_violated = request["is_violated"]
+        state = ConstraintRequest.VIOLATED if is_violated else ConstraintRequest.PENDING
         attribute = {_CONSTRAINT_REQUESTS[request["kind"]]: state}
         _amend(columns, request["collection"], request["field"], **attribute)
     for key in loaded("keys"):
@@ -241,23 +234,16 @@ def _collection(
     meta: CatalogueRow | None,
     checks: Mapping[str, CheckConstraint],
 ) -> Collection:
-    fields: dict[str, Field] = {}
-    for field in _fields(name, columns, metas):
-        fields[field.name] = field
-    comment = None
-    has_side_effects = False
-    if table:
-        comment = table["comment"]
-        has_side_effects = bool(table["does_more"])
+    fields = {field.name: field for field in _fields(name, columns, metas)}
     return Collection(
         name=name,
         kind=_kind(table),
         fields=fields,
         primary_key=_primary_key(name, table, fields),
         meta=meta,
-        comment=comment,
+        comment=table["comment"] if table else None,
         is_system=is_system(name),
-        has_side_effects=has_side_effects,
+        has_side_effects=bool(table and table["does_more"]),
         checks=checks,
     )
 
@@ -272,10 +258,7 @@ def _kind(table: CatalogueRow | None) -> Kind:
 
 def _with_former_history(collection: Collection, dropped: CatalogueRow) -> Collection:
     """Return a collection whose name belonged to a dropped collection before."""
-    last_ids = {
-        ACTIVITY: dropped["last_activity"],
-        REVISIONS: dropped["last_revision"],
-    }
+    last_ids = {ACTIVITY: dropped["last_activity"], REVISIONS: dropped["last_revision"]}
     return replace(collection, former_history=last_ids)
 
 

@@ -60,10 +60,8 @@ def column_type(field_type: FieldType, schema: Mapping[str, object]) -> str:
     settings = field_type.size_settings
     if not settings or not schema.get(settings[0]):
         return field_type.column_sql
-    numbers: list[int] = []
-    for setting in settings:
-        # The numbers are checked already; through int nothing but digits can get into the SQL.
-        numbers.append(int(str(schema.get(setting) or 0)))
+    # The numbers are checked already; through int nothing but digits can get into the SQL.
+    numbers = [int(str(schema.get(setting) or 0)) for setting in settings]
     return field_type.sized_column_sql.format(*numbers)
 
 

@@ -54,8 +54,8 @@ def is_computed(column: Column) -> bool:
     return expression is not None and _literal(expression) is None
 
 
-def is_database_expression(field: Field, column: Column) -> bool:
-    """Whether the default is an expression that no client can set."""
+def has_unsettable_default(field: Field, column: Column) -> bool:
+    """Tell whether the default is an expression of the database that clients cannot set."""
     return is_computed(column) and computed_default(field.type, _expression(column)) is None
 
 

@@ -8,8 +8,8 @@ from dataclasses import field as attribute
 from typing import NamedTuple
 
 from cms.errors import Problem, Refused, invalid_payload
+from cms.mappings import without
 from cms.schema import names
-from cms.schema.field_spellings import in_our_words
 from cms.schema.meta_settings import (
     COLLECTION_KEYS,
     COLLECTION_META,
@@ -27,7 +27,7 @@ from cms.schema.reasons import NO_ARRAY, NO_OBJECT, not_one_of
 from cms.schema.types import ALIAS, ALIAS_SPECIALS, KEY_TYPES, TYPES, type_named
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.numbers import INTEGER
-from cms.schema.types.texts import HASH
+from cms.schema.types.texts import HASH, UUID
 
 # PostgreSQL's own limit of a numeric.
 _MAX_PRECISION = 1000
@@ -218,47 +218,38 @@ def _setting_value(field: FieldDefinition, setting: str) -> object:
     return field.schema.get(key)
 
 
-def _inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
-    """Return the settings of a definition that do not fit together."""
+def _inconsistencies(field: FieldDefinition) -> Iterator[Inconsistency]:
+    """Yield the settings of a definition that do not fit together."""
     field_type = field.type
     special = field.meta.get("special")
-    return [
-        *_key_inconsistencies(field),
-        *_column_inconsistencies(field_type, field.schema),
-        *hash_inconsistencies(field_type, special, field.schema),
-        *precision_inconsistencies(field_type, field.schema),
-        *_alias_inconsistencies(field),
-        *special_inconsistencies(field_type, special),
-    ]
+    if field.is_key and field_type.name not in KEY_TYPES:
+        yield Inconsistency("type", f"a primary key is one of {', '.join(KEY_TYPES)}")
+    yield from _column_inconsistencies(field_type, field.schema)
+    yield from hash_inconsistencies(field_type, special, field.schema)
+    yield from precision_inconsistencies(field_type, field.schema)
+    yield from _alias_inconsistencies(field)
+    yield from special_inconsistencies(field_type, special)
 
 
-def _key_inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
-    if field.is_key and field.type.name not in KEY_TYPES:
-        return [Inconsistency("type", f"a primary key is one of {', '.join(KEY_TYPES)}")]
-    return []
-
-
-def _column_inconsistencies(field_type: FieldType, schema: MetaSettings) -> list[Inconsistency]:
-    inconsistencies: list[Inconsistency] = []
+def _column_inconsistencies(field_type: FieldType, schema: MetaSettings) -> Iterator[Inconsistency]:
+    has_default = schema.get("default_value") is not None
     if schema.get("has_auto_increment"):
         if not field_type.is_whole_number:
             reason = "only whole numbers count up by themselves"
-            inconsistencies.append(Inconsistency("schema.has_auto_increment", reason))
-        if schema.get("default_value") is not None:
+            yield Inconsistency("schema.has_auto_increment", reason)
+        if has_default:
             reason = "a field that counts up has no default of its own"
-            inconsistencies.append(Inconsistency("schema.default_value", reason))
-    inconsistencies += length_inconsistencies(field_type, schema)
-    if field_type.seal and schema.get("default_value") is not None:
-        reason = "a secret that everybody knows is none"
-        inconsistencies.append(Inconsistency("schema.default_value", reason))
-    return inconsistencies
+            yield Inconsistency("schema.default_value", reason)
+    yield from length_inconsistencies(field_type, schema)
+    if field_type.seal and has_default:
+        yield Inconsistency("schema.default_value", "a secret that everybody knows is none")
 
 
-def special_inconsistencies(field_type: FieldType, special: object) -> list[Inconsistency]:
-    """Return the special markers that are unknown, do not fit a type, or are there twice."""
-    if not isinstance(special, list):
-        return []
-    return [Inconsistency("meta.special", reason) for reason in _unfit_markers(field_type, special)]
+def special_inconsistencies(field_type: FieldType, special: object) -> Iterator[Inconsistency]:
+    """Yield the special markers that are unknown, do not fit a type, or are there twice."""
+    if isinstance(special, list):
+        for reason in _unfit_markers(field_type, special):
+            yield Inconsistency("meta.special", reason)
 
 
 def _unfit_markers(field_type: FieldType, markers: list[str]) -> Iterator[str]:
@@ -278,56 +269,52 @@ def _unfit_markers(field_type: FieldType, markers: list[str]) -> Iterator[str]:
 
 def length_inconsistencies(
     field_type: FieldType, schema: Mapping[str, object]
-) -> list[Inconsistency]:
-    """Return a column's length as an inconsistency where the type has none."""
-    if schema.get("max_length") is None or "max_length" in field_type.size_settings:
-        return []
-    return [Inconsistency("schema.max_length", "only strings have a length")]
+) -> Iterator[Inconsistency]:
+    """Yield a column's length where the type has none."""
+    if schema.get("max_length") is not None and "max_length" not in field_type.size_settings:
+        yield Inconsistency("schema.max_length", "only strings have a length")
 
 
 def hash_inconsistencies(
     field_type: FieldType, special: object, schema: Mapping[str, object]
-) -> list[Inconsistency]:
-    """Return a column's length as an inconsistency where it is too short for hashes."""
+) -> Iterator[Inconsistency]:
+    """Yield a column's length where it is too short for hashes."""
     # A text with the marker of hashes is read back as one, whatever type was sent for it.
     has_hashes = field_type.seal or (isinstance(special, list) and HASH.marker in special)
     length = schema.get("max_length")
-    if not has_hashes or not isinstance(length, int) or length >= _MIN_HASH_LENGTH:
-        return []
-    reason = f"a hash takes at least {_MIN_HASH_LENGTH} characters"
-    return [Inconsistency("schema.max_length", reason)]
+    if has_hashes and isinstance(length, int) and length < _MIN_HASH_LENGTH:
+        reason = f"a hash takes at least {_MIN_HASH_LENGTH} characters"
+        yield Inconsistency("schema.max_length", reason)
 
 
 def precision_inconsistencies(
     field_type: FieldType, schema: Mapping[str, object]
-) -> list[Inconsistency]:
-    """Return a precision or a scale that does not fit the type, or that do not fit each other."""
+) -> Iterator[Inconsistency]:
+    """Yield a precision or a scale that does not fit the type, or that do not fit each other."""
     precision = schema.get("numeric_precision")
     scale = schema.get("numeric_scale")
+    assert precision is None or isinstance(precision, int)
     if precision is None and scale is None:
-        return []
+        return
     if "numeric_precision" not in field_type.size_settings:
-        return [Inconsistency("schema", "only decimals have a precision and a scale")]
-    if precision is None:
-        return [Inconsistency("schema.numeric_scale", "a scale needs a precision")]
-    assert isinstance(precision, int)
-    if not 1 <= precision <= _MAX_PRECISION:
+        yield Inconsistency("schema", "only decimals have a precision and a scale")
+    elif precision is None:
+        yield Inconsistency("schema.numeric_scale", "a scale needs a precision")
+    elif not 1 <= precision <= _MAX_PRECISION:
         reason = f"it must be from 1 to {_MAX_PRECISION}"
-        return [Inconsistency("schema.numeric_precision", reason)]
-    if isinstance(scale, int) and scale > precision:
-        return [Inconsistency("schema.numeric_scale", "it must not be larger than the precision")]
-    return []
+        yield Inconsistency("schema.numeric_precision", reason)
+    elif isinstance(scale, int) and scale > precision:
+        yield Inconsistency("schema.numeric_scale", "it must not be larger than the precision")
 
 
-def _alias_inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
+def _alias_inconsistencies(field: FieldDefinition) -> Iterator[Inconsistency]:
     special = field.meta.get("special") or []
     assert isinstance(special, list)
     if field.is_alias and special and not ALIAS_SPECIALS.intersection(special):
         reason = f"an alias is one of {', '.join(sorted(ALIAS_SPECIALS))}"
-        return [Inconsistency("meta.special", reason)]
-    if field.is_alias and field.schema:
-        return [Inconsistency("schema", "an alias has no column")]
-    return []
+        yield Inconsistency("meta.special", reason)
+    elif field.is_alias and field.schema:
+        yield Inconsistency("schema", "an alias has no column")
 
 
 def with_implied_specials(field: FieldDefinition) -> MetaSettings:
@@ -374,3 +361,63 @@ def _problem(path: str, reason: str, value: object = None) -> Problem:
 def _refuse(problems: list[Problem]) -> None:
     if problems:
         raise Refused(problems)
+
+
+# Fields as clients of Directus write them, in the words of this service (docs/directus.md)
+
+_FORMER_MARKERS = {"boolean": "cast-boolean", "csv": "cast-csv", "json": "cast-json"}
+"""Special markers by their former names."""
+
+_NUMBER_SIZES = ("numeric_precision", "numeric_scale")
+
+
+def in_our_words(
+    payload: Mapping[str, object], field_type: FieldType | None
+) -> Mapping[str, object]:
+    """Return the body of a field of a type with settings that mean something for that type.
+
+    What cannot be read stays as it is, to be refused.
+    """
+    result = dict(payload)
+    meta = payload.get("meta")
+    if isinstance(meta, Mapping) and isinstance(meta.get("special"), list):
+        result["meta"] = {**meta, "special": _markers(meta["special"], field_type)}
+    schema = payload.get("schema")
+    if isinstance(schema, Mapping) and field_type is not None:
+        result["schema"] = _column_settings(schema, field_type)
+    return result
+
+
+def _markers(special: list[object], field_type: FieldType | None) -> list[object]:
+    result: list[object] = []
+    for marker in special:
+        name = _FORMER_MARKERS.get(str(marker), marker)
+        # A former name that says nothing of this type is dropped.
+        if name is marker or field_type is None or name in field_type.markers:
+            result.append(name)
+    return result
+
+
+def _column_settings(schema: Mapping[str, object], field_type: FieldType) -> dict[str, object]:
+    settings = without(schema, ("length", *_meaningless(schema, field_type)))
+    length = schema.get("length")
+    if length is not None and "max_length" in field_type.size_settings:
+        settings.setdefault("max_length", length)
+    # A key is unique, and what makes a column unique is an index.
+    for implying, implied in (("is_primary_key", "is_unique"), ("is_unique", "is_indexed")):
+        if settings.get(implying) is True and implied in settings:
+            settings[implied] = True
+    return settings
+
+
+def _meaningless(schema: Mapping[str, object], field_type: FieldType) -> tuple[str, ...]:
+    """Return the settings that say no more than the type does."""
+    if field_type is UUID:
+        return ("max_length",)
+    if not field_type.is_whole_number:
+        return ()
+    # The database's own words for counting up.
+    default = schema.get("default_value")
+    if schema.get("has_auto_increment") is True and str(default).startswith("nextval("):
+        return (*_NUMBER_SIZES, "default_value")
+    return _NUMBER_SIZES

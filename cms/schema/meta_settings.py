@@ -314,11 +314,7 @@ def unknown_keys(
     payload: Mapping[str, object], known: tuple[str, ...], prefix: str = ""
 ) -> list[Problem]:
     """Return a problem for each key of a body that is not known, and so would do nothing."""
-    problems: list[Problem] = []
-    for key in payload:
-        if key not in known:
-            problems.append(_unknown_setting(f"{prefix}{key}", known))
-    return problems
+    return [_unknown_setting(f"{prefix}{key}", known) for key in payload if key not in known]
 
 
 def _unknown_setting(path: str, known: Iterable[str]) -> Problem:

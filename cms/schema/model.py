@@ -351,22 +351,14 @@ class Catalogue:
     ) -> Catalogue:
         """Return a catalogue whose relations can be looked up from either side."""
         # The keys are (collection, field): each field is one side of one relation at most.
-        by_many: dict[tuple[str, str], Relation] = {}
+        by_many = {(each.many_collection, each.many_field): each for each in relations}
         by_one: dict[tuple[str, str], Relation] = {}
         for relation in relations:
-            by_many[relation.many_collection, relation.many_field] = relation
             # Without a field on that side nothing leads back to the rows of the many side.
             if relation.one_collection and relation.one_field:
                 by_one[relation.one_collection, relation.one_field] = relation
-        return cls(
-            structure,
-            collections,
-            relations,
-            extensions,
-            by_many,
-            by_one,
-            actions or ReferentialActions(),
-        )
+        actions = actions or ReferentialActions()
+        return cls(structure, collections, relations, extensions, by_many, by_one, actions)
 
     def deletes_along(self, collection: str) -> bool:
         """Tell whether foreign keys delete or change other rows with those of a collection."""

@@ -6,6 +6,7 @@ cms/items/write/parse/payload_parser.py.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType, NoneType
@@ -14,11 +15,10 @@ from typing import cast
 from cms.digits import TooManyDigits
 from cms.errors import Problem, abbreviated, forbidden
 from cms.hashing import passwords
-from cms.schema.array_columns import parse_list
-from cms.schema.bounds import bounded
-from cms.schema.model import Collection, Field
+from cms.schema.model import Collection, Column, Field
 from cms.schema.reasons import NO_OBJECT, NO_SUCH_FIELD, not_one_of
-from cms.schema.types.field_type import OutOfRange, Parse, TooLong
+from cms.schema.types import type_of_base_type
+from cms.schema.types.field_type import OutOfRange, Parse, RangeTest, TooLong
 from cms.schema.types.structures import JSON
 from cms.schema.types.texts import BITS, CSV, bits_parser
 from cms.text_shapes import MASK
@@ -46,11 +46,7 @@ class NotAllowed(ValueError):
     """A value that is not among the choices of its field."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
-        if allowed:
-            reason = not_one_of(allowed)
-        else:
-            reason = "there is nothing that it may be"
-        super().__init__(reason)
+        super().__init__(not_one_of(allowed) if allowed else "there is nothing that it may be")
         self.allowed = tuple(allowed)
 
 
@@ -311,30 +307,86 @@ def value_problem(collection: Collection, name: str, value: object, error: Value
 
     It repeats the value, unless the collection has a secret, which may be in the wrong field.
     """
-    # A value out of range has a code of its own; everything else is INVALID_PAYLOAD with the
-    # reason.
-    code = _code_of(error)
     details: dict[str, object] = {}
     if not collection.has_secrets:
         details["value"] = abbreviated(value)
     if isinstance(error, NotAllowed):
         details["allowed"] = list(error.allowed)
-    if code is None:
+    # A value out of range has a code of its own; everything else is INVALID_PAYLOAD with the
+    # reason.
+    if isinstance(error, OutOfRange | TooManyDigits):
+        code = "VALUE_OUT_OF_RANGE"
+    elif isinstance(error, TooLong):
+        code = "VALUE_TOO_LONG"
+    else:
         problem = invalid_item(str(error), collection.name, name)
         return replace(problem, extensions={**problem.extensions, **details})
     extensions = {"collection": collection.name, "field": name, **details}
     return Problem(code, f'The value of "{name}" does not fit: {error}.', extensions)
 
 
-def _code_of(error: ValueError) -> str | None:
-    for error_class, code in _CODES:
-        if isinstance(error, error_class):
-            return code
-    return None
+# Columns that are arrays of simple types: read and written as JSON lists
+
+# `character varying(20)[]`, as format_type() of PostgreSQL prints it.
+_LENGTH_OF_ELEMENTS = re.compile(r"character(?: varying)?\((\d+)\)\[")
 
 
-_CODES = (
-    (OutOfRange, "VALUE_OUT_OF_RANGE"),
-    (TooManyDigits, "VALUE_OUT_OF_RANGE"),
-    (TooLong, "VALUE_TOO_LONG"),
-)
+def parse_list(column: Column) -> Parse:
+    """Return a function that prints a list as PostgreSQL's text of an array.
+
+    The function raises ValueError with a reason for a value that the column does not take.
+    """
+    parse_element = _element_parser(column)
+
+    def parse(value: object) -> str:
+        if not isinstance(value, list):
+            raise ValueError("it must be a list")
+        return _print_list(value, parse_element)
+
+    return parse
+
+
+def _element_parser(column: Column) -> Parse:
+    """Return a function that parses one element as a column of the element's type would take it."""
+    element_type = type_of_base_type(str(column.element))
+    length = _LENGTH_OF_ELEMENTS.match(column.data_type)
+    max_length = int(length[1]) if length else None
+    # Without precision and scale: the catalogue has them of columns only, and not of elements.
+    in_range = element_type.range_test(None, None)
+    return bounded(element_type.parse, max_length, in_range, subject="an element")
+
+
+def _print_list(items: list[object], parse_element: Parse) -> str:
+    return "{" + ",".join(_print_element(item, parse_element) for item in items) + "}"
+
+
+def _print_element(item: object, parse_element: Parse) -> str:
+    """Print an element; a list among the elements is a further dimension."""
+    if item is None:
+        return "NULL"
+    # PostgreSQL would drop a dimension that holds nothing, and so change the value.
+    if item == []:
+        raise ValueError("a list in it must not be empty")
+    if isinstance(item, list):
+        return _print_list(item, parse_element)
+    text = parse_element(item).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def bounded(
+    parse: Parse, max_length: int | None, in_range: RangeTest | None, *, subject: str = "it"
+) -> Parse:
+    """Return a parser that takes no text longer than `max_length`, and no value out of range."""
+    if not max_length and not in_range:
+        return parse
+
+    # Characters, not bytes: so PostgreSQL counts the length of varchar(n).
+    def parse_bounded(value: object) -> str:
+        text = parse(value)
+        if max_length and len(text) > max_length:
+            raise TooLong(f"{subject} takes at most {max_length} characters")
+        if in_range and not in_range(text):
+            raise OutOfRange(subject)
+        return text
+
+    return parse_bounded

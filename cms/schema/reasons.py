@@ -7,6 +7,7 @@ from collections.abc import Iterable
 NO_ARRAY = "it must be an array"
 NO_OBJECT = "it must be an object"
 NO_STRING = "it must be a string"
+NO_NAME_OR_NULL = "it must be a name or null"
 NO_SUCH_FIELD = "there is no such field"
 
 

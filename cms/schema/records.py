@@ -8,8 +8,8 @@ from dataclasses import replace
 from cms.schema.defaults import default_of
 from cms.schema.meta_settings import COLLECTION_META, FIELD_META
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
-from cms.schema.system import is_system
-from cms.schema.system_forms import form_of
+from cms.schema.system import FILES, FOLDERS, USERS, is_system, system_table
+from cms.schema.types import ALIAS
 from cms.schema.types.texts import STRING, TEXT
 
 Record = dict[str, object]
@@ -42,11 +42,7 @@ def collection_record(collection: Collection) -> Record:
     # Clients tell folders from tables by this null.
     if collection.kind is Kind.FOLDER:
         schema = None
-    return {
-        "collection": collection.name,
-        "meta": _collection_meta(collection),
-        "schema": schema,
-    }
+    return {"collection": collection.name, "meta": _collection_meta(collection), "schema": schema}
 
 
 def _collection_meta(collection: Collection) -> Record | None:
@@ -66,15 +62,12 @@ def field_record(field: Field) -> Record:
 
     An alias has no schema, a field without a record no meta.
     """
-    schema = None
-    if field.column:
-        schema = column_record(field, field.column)
     return {
         "collection": field.collection,
         "field": field.name,
         "type": _type_name(field),
         "meta": _field_meta(field),
-        "schema": schema,
+        "schema": column_record(field, field.column) if field.column else None,
     }
 
 
@@ -106,13 +99,9 @@ def _field_meta(field: Field) -> Record | None:
     # An app must be offered the choices of an enum, whether the field has a record or not.
     if field.meta is None and not is_of_system and not field.choices:
         return None
-    form = form_of(field) if is_of_system else {}
+    form = _form_of(field) if is_of_system else {}
     meta = {**form, **(field.meta or {}), **_choice_options(field)}
-    record: Record = {
-        "id": meta.get("id"),
-        "collection": field.collection,
-        "field": field.name,
-    }
+    record = {"id": meta.get("id"), "collection": field.collection, "field": field.name}
     for key in FIELD_META:
         record[key] = meta.get(key, DEFAULT_META.get(key))
     if meta.get("searchable") is None:
@@ -187,13 +176,9 @@ def _relation_meta(relation: Relation) -> Record | None:
     is_of_system = is_system(relation.many_collection)
     if relation.id is None and not is_of_system:
         return None
-    allowed = None
-    if relation.one_allowed_collections is not None:
-        allowed = list(relation.one_allowed_collections)
-    junction = None
+    allowed = relation.one_allowed_collections
     # The junction of a many-to-many relation is the table that both of its relations begin in.
-    if relation.junction_field:
-        junction = relation.many_collection
+    junction = relation.many_collection if relation.junction_field else None
     record: Record = {
         "id": relation.id,
         "many_collection": relation.many_collection,
@@ -201,7 +186,7 @@ def _relation_meta(relation: Relation) -> Record | None:
         "one_collection": relation.one_collection,
         "one_field": relation.one_field,
         "one_collection_field": relation.one_collection_field,
-        "one_allowed_collections": allowed,
+        "one_allowed_collections": None if allowed is None else list(allowed),
         "junction_collection": junction,
         "junction_field": relation.junction_field,
         "sort_field": relation.sort_field,
@@ -230,3 +215,63 @@ def _constraint_record(relation: Relation) -> Record | None:
 def related(catalogue: Catalogue, collection: str, field: str) -> Relation | None:
     """Return the relation that a field belongs to, on either side."""
     return catalogue.by_many.get((collection, field)) or catalogue.by_one.get((collection, field))
+
+
+# How forms show the fields of system collections, whose settings no table holds
+
+_INTERFACES_BY_NAME = {
+    "icon": "select-icon",
+    "color": "select-color",
+    "project_color": "select-color",
+    "description": "input-multiline",
+    "note": "input-multiline",
+    "comment": "input-multiline",
+    "message": "input-multiline",
+    "public_note": "input-multiline",
+    "language": "system-language",
+    "default_language": "system-language",
+    "custom_css": "input-code",
+    "password": "input-hash",
+    "token": "system-token",
+    "tags": "tags",
+}
+_INTERFACES_BY_TARGET = {USERS: "user", FILES: "file", FOLDERS: "system-folder"}
+_INTERFACES_BY_TYPE = {
+    "alias": "list-o2m",
+    "boolean": "boolean",
+    "timestamp": "datetime",
+    "json": "input-code",
+}
+_CODE_LANGUAGES = {"custom_css": "css"}
+_HIDDEN_FIELDS = frozenset({"last_page"})
+
+
+def _form_of(field: Field) -> dict[str, object]:
+    """Return `interface`, `options` and `hidden` of a field of a system collection."""
+    is_key = field.column is not None and field.column.is_primary_key
+    interface = _interface_of(field)
+    options: dict[str, object] | None = None
+    if interface == "select-dropdown":
+        words = system_table(field.collection).choices[field.name].words
+        options = {"choices": [{"text": word.capitalize(), "value": word} for word in words]}
+    elif interface == "input-code":
+        options = {"language": _CODE_LANGUAGES.get(field.name, "json")}
+    return {
+        "interface": interface,
+        "options": options,
+        "hidden": is_key or field.name in _HIDDEN_FIELDS,
+    }
+
+
+def _interface_of(field: Field) -> str:
+    table = system_table(field.collection)
+    if field.name in table.choices:
+        return "select-dropdown"
+    target = table.references.get(field.name)
+    if field.column is not None and field.column.foreign_table is not None:
+        target = field.column.foreign_table
+    if target is not None:
+        return _INTERFACES_BY_TARGET.get(target, "select-dropdown-m2o")
+    if field.type is not ALIAS and field.name in _INTERFACES_BY_NAME:
+        return _INTERFACES_BY_NAME[field.name]
+    return _INTERFACES_BY_TYPE.get(field.type.name, "input")

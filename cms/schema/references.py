@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from cms.schema.field_names import FieldName, FollowName, follow_name, parse_name, parse_value_path
 from cms.schema.model import Catalogue
+from cms.schema.names import FieldName, FollowName, follow_name, parse_name, parse_value_path
 
 # `{{ author.name }}`, with or without spaces. A path begins and ends with something else: so a long
 # run of spaces is read once, and not in every way in which it could be taken apart.

@@ -108,9 +108,7 @@ def actions_of(
     deletion deletes other rows that have one.
     """
     inheritance = _Inheritance(parts, owners)
-    actions: list[ReferentialAction] = []
-    for key in keys:
-        actions.append(_action(key, inheritance))
+    actions = [_action(key, inheritance) for key in keys]
     actions = _leading_to_history(actions, owners)
     by_root_table = _by_root_table(actions)
     root_tables_of: dict[str, tuple[RootTable, ...]] = {}
@@ -166,10 +164,8 @@ class _Inheritance:
         # A partition may be partitioned itself.
         while name in self._partitioned:
             name = self._partitioned[name]
-        key = None
-        if owner := self._owner(name):
-            key = owner.key
-        return RootTable(self.table(name), self._collection(name), key)
+        owner = self._owner(name)
+        return RootTable(self.table(name), self._collection(name), owner.key if owner else None)
 
     def root_tables(self, collection: str) -> Iterator[RootTable]:
         """Yield the tables that hold items of a collection."""
@@ -218,10 +214,7 @@ def _leading_to_history(
     actions: list[ReferentialAction], owners: Mapping[str, KeyedCollection]
 ) -> list[ReferentialAction]:
     """Return the actions on rows with a history, and those whose cascades lead to such rows."""
-    recorded: set[str] = set()
-    for name, owner in owners.items():
-        if owner.has_history:
-            recorded.add(name)
+    recorded = {name for name, owner in owners.items() if owner.has_history}
     leading_tables: set[RootTable] = set()
     # Each round goes one foreign key further from the rows with a history, until none is added.
     while True:

@@ -30,6 +30,7 @@ from cms.schema.names import (
     invalid_field_name_reason,
     invalid_name_reason,
 )
+from cms.schema.reasons import NO_NAME_OR_NULL
 from cms.schema.system import RELATIONS
 
 
@@ -74,10 +75,12 @@ def parse_relation(
     problems = unknown_keys(payload, RELATION_KEYS)
     meta = parse_settings(payload.get("meta"), RELATION_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), RELATION_SCHEMA, "schema", problems)
-    collection = collect_problems(problems, lambda: _name(payload, "collection"))
-    field = collect_problems(problems, lambda: _name(payload, "field"))
-    related = collect_problems(problems, lambda: _related(payload))
-    junction = collect_problems(problems, lambda: _junction(payload))
+    collection = _text(payload.get("collection"), "collection", "it must be a name", problems)
+    field = _text(payload.get("field"), "field", "it must be a name", problems)
+    related = payload.get("related_collection")
+    if related is not None:
+        related = _text(related, "related_collection", NO_NAME_OR_NULL, problems)
+    junction = _junction(payload, problems)
     if problems or collection is None or field is None:
         raise Refused(problems)
     definition = RelationDefinition(collection, field, related, meta, schema)
@@ -88,31 +91,22 @@ def parse_relation(
     return _many_to_one(definition, catalogue)
 
 
-def _name(payload: Mapping[str, object], key: str) -> str:
-    name = payload.get(key)
-    if not isinstance(name, str):
-        raise invalid_payload(f"{key}: it must be a name", field=key, value=abbreviated(name))
-    return name
+def _text(value: object, path: str, reason: str, problems: list[Problem]) -> str | None:
+    """Return a text at a path of the body; anything else is a problem."""
+    if isinstance(value, str):
+        return value
+    problems += invalid_payload(f"{path}: {reason}", field=path, value=abbreviated(value)).problems
+    return None
 
 
-def _related(payload: Mapping[str, object]) -> str | None:
-    related = payload.get("related_collection")
-    if related is not None and not isinstance(related, str):
-        reason = "related_collection: it must be a name or null"
-        raise invalid_payload(reason, field="related_collection", value=abbreviated(related))
-    return related
-
-
-def _junction(payload: Mapping[str, object]) -> str | None:
+def _junction(payload: Mapping[str, object], problems: list[Problem]) -> str | None:
     meta = payload.get("meta")
-    if not isinstance(meta, Mapping):
-        return None
-    junction = meta.get("junction_collection")
-    if junction is not None and not isinstance(junction, str):
-        raise invalid_payload(
-            "meta.junction_collection: it must be a name", field="meta.junction_collection"
-        )
-    return junction
+    junction = meta.get("junction_collection") if isinstance(meta, Mapping) else None
+    if junction is None or isinstance(junction, str):
+        return junction
+    path = "meta.junction_collection"
+    problems += invalid_payload(f"{path}: it must be a name", field=path).problems
+    return None
 
 
 def _many_to_one(definition: RelationDefinition, catalogue: Catalogue) -> RelationDefinition:
@@ -142,9 +136,8 @@ def check_actions(schema: MetaSettings, field: Field) -> None:
     """
     for key in ("on_delete", "on_update"):
         if schema.get(key) == "SET NULL" and field.column and not field.column.is_nullable:
-            raise invalid_payload(
-                f'schema.{key}: "{field.name}" takes no null', field=f"schema.{key}"
-            )
+            reason = f'schema.{key}: "{field.name}" takes no null'
+            raise invalid_payload(reason, field=f"schema.{key}")
 
 
 def check_field_names(meta: MetaSettings, owner: Collection) -> None:
@@ -235,9 +228,8 @@ def require_target(catalogue: Catalogue, name: str, path: str = "related_collect
 
 def _require_key(table: Collection, path: str) -> None:
     if table.primary_key is None:
-        raise invalid_payload(
-            f'{path}: "{table.name}" has no primary key of one column', field=path
-        )
+        reason = f'{path}: "{table.name}" has no primary key of one column'
+        raise invalid_payload(reason, field=path)
 
 
 def _table(catalogue: Catalogue, name: str, path: str) -> Collection:
@@ -253,9 +245,8 @@ def _many_to_many(
     """Check a many-to-many relation; its junction may be a table that exists, or a new one."""
     related = definition.related
     if related is None:
-        raise invalid_payload(
-            "A many-to-many relation needs related_collection", field="related_collection"
-        )
+        reason = "A many-to-many relation needs related_collection"
+        raise invalid_payload(reason, field="related_collection")
     owner = require_own_table(catalogue, definition.collection)
     target = require_target(catalogue, related)
     name = definition.field
@@ -263,7 +254,9 @@ def _many_to_many(
     if name in owner.fields:
         raise Refused(duplicate_name_problem(name))
     meta = definition.meta
-    near = _near_column(owner.name)
+    # `articles_id`. PostgreSQL would cut the name at the same length, but the record of the
+    # relation would have the long one.
+    near = f"{owner.name}_id"[:MAX_NAME_BYTES]
     far = _far_column(owner.name, target.name, meta)
     far_reason = invalid_name_reason(far)
     if far_reason is None and near == far:
@@ -281,13 +274,6 @@ def _many_to_many(
     return JunctionDefinition(
         owner.name, name, related, junction, near, far, meta, definition.schema
     )
-
-
-def _near_column(owner: str) -> str:
-    """Return the column of a junction that points to the owner of the field, `articles_id`."""
-    # PostgreSQL would cut the name at the same length, but the record of the relation would have
-    # the long one.
-    return f"{owner}_id"[:MAX_NAME_BYTES]
 
 
 def _far_column(owner: str, target: str, meta: MetaSettings) -> str:

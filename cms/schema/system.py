@@ -108,6 +108,7 @@ class SystemTable:
         return self.check_rules.get(constraint)
 
 
+_CREATION = {"date_created": ("date-created",), "user_created": ("user-created",)}
 _ACCOUNTABILITY = Choices(("all", "activity"), is_nullable=True)
 
 
@@ -138,10 +139,7 @@ _ALL = (
         DASHBOARDS,
         endpoint="/dashboards",
         is_writable=True,
-        special={
-            "date_created": ("date-created",),
-            "user_created": ("user-created",),
-        },
+        special=_CREATION,
         aliases={
             "panels": AliasTarget(PANELS, "dashboard"),
         },
@@ -181,10 +179,7 @@ _ALL = (
         FLOWS,
         endpoint="/flows",
         is_writable=True,
-        special={
-            "date_created": ("date-created",),
-            "user_created": ("user-created",),
-        },
+        special=_CREATION,
         aliases={
             "operations": AliasTarget(OPERATIONS, "flow"),
         },
@@ -236,19 +231,13 @@ _ALL = (
         # Options of operations hold tokens and passwords of other services, under names that nobody
         # knows beforehand.
         withheld_columns=frozenset({"options"}),
-        special={
-            "date_created": ("date-created",),
-            "user_created": ("user-created",),
-        },
+        special=_CREATION,
     ),
     SystemTable(
         PANELS,
         endpoint="/panels",
         is_writable=True,
-        special={
-            "date_created": ("date-created",),
-            "user_created": ("user-created",),
-        },
+        special=_CREATION,
     ),
     SystemTable(
         PERMISSIONS,
@@ -322,8 +311,7 @@ _ALL = (
                 "hash",
                 "conceal",
             ),
-            "date_created": ("date-created",),
-            "user_created": ("user-created",),
+            **_CREATION,
         },
         # They change with every use of a share, which is no change of the share itself.
         internal_columns=frozenset({"failed_logins", "login_after"}),
@@ -399,3 +387,24 @@ def event_name(collection: str, verb: str) -> str:
     if not is_system(collection):
         return f"items.{verb}"
     return f"{collection.removeprefix(SYSTEM_PREFIX)}.{verb}"
+
+
+SERVER_OWNED = frozenset(
+    {
+        "filename_disk",
+        "filesize",
+        "type",
+        "width",
+        "height",
+        "charset",
+        "metadata",
+        "uploaded_by",
+        "uploaded_on",
+        "modified_by",
+        "modified_on",
+    }
+)
+"""Fields that clients cannot set."""
+
+CREATE_ONLY = frozenset({"id", "storage"})
+"""Fields that clients can set only when they create a file."""

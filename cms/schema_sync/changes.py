@@ -7,33 +7,40 @@ relation takes its list field along), which the next pass sees.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from cms.database.connections import Transaction
-from cms.errors import invalid_payload
-from cms.schema_sync.comparison import RecordDiff, of_section
-from cms.schema_sync.document import Rename
-from cms.schema_sync.losses import Deletions, deletions_of, require_no_loss
-from cms.schema_sync.record_payloads import (
+from cms.errors import Refused, invalid_payload
+from cms.schema import ddl
+from cms.schema.meta_settings import COLUMN_SIZES
+from cms.schema.model import Catalogue, ForeignKey
+from cms.schema.records import Record
+from cms.schema_sync.comparison import (
+    RecordDiff,
+    compare,
     create_payload,
     fields_by_collection,
     new_collection,
+    of_section,
     update_payload,
 )
-from cms.schema_sync.schema_snapshot import SchemaSnapshot
+from cms.schema_sync.document import Rename
+from cms.schema_sync.feasibility import Deletions, deletions_of, loss_of_values, require_no_loss
+from cms.schema_sync.schema_snapshot import SchemaSnapshot, snapshot_of
 from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordsByName
-from cms.schema_sync.structure_transaction import StructureTransaction
-from cms.schema_sync.type_changes import change_types, has_new_form
 from cms.store.context import RequestContext
+from cms.store.snapshot import load_snapshot
 from cms.structure import collections, fields, relations
+from cms.structure.column_changes import ValuesLost
 from cms.structure.duplication_fields import prune_duplication_fields
-from cms.structure.foreign_keys import drop_foreign_key
+from cms.structure.foreign_keys import add_foreign_key, drop_foreign_key
 from cms.structure.lookup import RecordPatch
 
 MAX_PASSES = 8
 
 
-def reach(
+def change_structure(
     transaction: Transaction,
     context: RequestContext,
     target: SchemaSnapshot,
@@ -214,3 +221,149 @@ def _change_collections(structure: StructureTransaction, diffs: Iterable[RecordD
             patches.append(RecordPatch(diff.name[0], update_payload(diff)))
     if patches:
         collections.update_all(structure.transaction, structure.context, patches=patches)
+
+
+# Types of columns, changed beside the foreign keys that they are part of
+
+
+def has_new_form(before: Record, after: Record) -> bool:
+    """Tell whether a field has another type or size than before."""
+    return before["type"] != after["type"] or _sizes(before) != _sizes(after)
+
+
+def _sizes(record: Record) -> Mapping[str, object]:
+    schema = record["schema"]
+    if not isinstance(schema, Mapping):
+        return {}
+    return {key: schema.get(key) for key in COLUMN_SIZES}
+
+
+def change_types(structure: StructureTransaction, diffs: Sequence[RecordDiff]) -> bool:
+    """Change the types and sizes of fields, both sides of a foreign key together.
+
+    Where loss is allowed, values are cut to a new size. A column with values that have no form in
+    the new type is deleted: the next pass makes it anew. Return whether all columns are still
+    there.
+    """
+    if not diffs:
+        return True
+    keys: dict[str, ForeignKey] = {}
+    for diff in diffs:
+        keys |= _foreign_keys_of(structure.catalogue, *diff.name)
+    # PostgreSQL would refuse to change one side of a key alone.
+    for key in keys.values():
+        drop_foreign_key(structure.transaction, key)
+    are_all_there = True
+    for diff in diffs:
+        if not _change_type(structure, diff):
+            are_all_there = False
+    structure.reload()
+    for key in keys.values():
+        if _has_both_sides(structure.catalogue, key):
+            add_foreign_key(structure.transaction, key)
+    structure.reload()
+    return are_all_there
+
+
+def _foreign_keys_of(catalogue: Catalogue, collection: str, field: str) -> dict[str, ForeignKey]:
+    """Return the foreign keys of relations on either side of which a column is."""
+    keys = {}
+    for relation in catalogue.relations_of(collection):
+        key = relation.constraint
+        if key is None:
+            continue
+        sides = ((key.table, key.column), (key.foreign_table, key.foreign_column))
+        if (collection, field) in sides:
+            keys[f"{key.table}.{key.name}"] = key
+    return keys
+
+
+def _has_both_sides(catalogue: Catalogue, key: ForeignKey) -> bool:
+    owner = catalogue.collections.get(key.table)
+    return (
+        owner is not None
+        and key.column in owner.fields
+        and key.foreign_table in catalogue.collections
+    )
+
+
+def _change_type(structure: StructureTransaction, diff: RecordDiff) -> bool:
+    """Change the type of a field; return False after deleting it instead."""
+    collection, field = diff.name
+    # Another field of the collection may have taken it along.
+    if collection not in structure.catalogue.collections:
+        return False
+    deferred = len(structure.transaction.after_commit)
+    patch = RecordPatch(field, update_payload(diff, "type"))
+    try:
+        with structure.transaction.savepoint():
+            fields.update_all(
+                structure.transaction, structure.context, collection=collection, patches=[patch]
+            )
+    except ValuesLost as refusal:
+        if not structure.allows_loss:
+            raise loss_of_values(collection, field) from refusal
+        del structure.transaction.after_commit[deferred:]
+        if _cut_values(structure, diff):
+            return _change_type(structure, diff)
+        _delete_field(structure, collection, field)
+        structure.reload()
+        return False
+    return True
+
+
+def _cut_values(structure: StructureTransaction, diff: RecordDiff) -> bool:
+    """Cut the values of a field to its new size; return False where they have no form in it."""
+    assert diff.before and diff.after
+    collection, name = diff.name
+    if diff.before["type"] != diff.after["type"]:
+        return False
+    field = structure.catalogue.collections[collection].fields[name]
+    assert field.column
+    data_type = ddl.column_type(field.type, _sizes(diff.after))
+    try:
+        with structure.transaction.savepoint():
+            structure.transaction.run(ddl.cut_values(field, field.column, data_type))
+    except Refused as refusal:
+        # A number that is too large. Anything else, such as two equal texts, has another reason.
+        if refusal.problems[0].code != "VALUE_OUT_OF_RANGE":
+            raise
+        return False
+    return True
+
+
+def _delete_field(structure: StructureTransaction, collection: str, field: str) -> None:
+    """Delete a field; a primary key goes with its table."""
+    if field == structure.catalogue.collections[collection].primary_key:
+        collections.delete(structure.transaction, structure.context, name=collection)
+    else:
+        fields.delete(structure.transaction, structure.context, collection=collection, name=field)
+
+
+@dataclass
+class StructureTransaction:
+    """A transaction with the structure as its changes have left it."""
+
+    transaction: Transaction
+    _context: RequestContext
+    allows_loss: bool
+    _has_changed: bool = False
+
+    @property
+    def context(self) -> RequestContext:
+        """The context with the structure as it was at the last call of `reload`, or newer."""
+        # Loaded at its next use only, because that takes as long as most changes.
+        if self._has_changed:
+            self._context = self._context._replace(snapshot=load_snapshot(self.transaction))
+            self._has_changed = False
+        return self._context
+
+    @property
+    def catalogue(self) -> Catalogue:
+        return self.context.snapshot.catalogue
+
+    def reload(self) -> None:
+        self._has_changed = True
+
+    def differences(self, target: SchemaSnapshot) -> list[RecordDiff]:
+        return compare(snapshot_of(self.catalogue), target)

@@ -23,7 +23,7 @@ from cms.schema.system import (
     ROLES,
     SETTINGS,
 )
-from cms.schema_sync.sections import RecordsByName, name_of
+from cms.schema_sync.sections import RecordsByName, record_name
 
 TABLES: Mapping[str, str] = {
     "roles": ROLES,
@@ -78,8 +78,8 @@ def read_content(
 
 def _by_unique_name(section: str, records: Sequence[Record]) -> RecordsByName:
     named: dict[tuple[str, ...], Record] = {}
-    for record in sorted(records, key=lambda record: name_of(section, record)):
-        name = name_of(section, record)
+    for record in sorted(records, key=lambda record: record_name(section, record)):
+        name = record_name(section, record)
         # Two equal permissions allow no more than one.
         if name in named and named[name] != record:
             reason = f'{section}: there are two of the name "{".".join(name)}"; rename one of them'
@@ -117,29 +117,24 @@ class _ContentReader:
 
 def _roles(reader: _ContentReader) -> list[Record]:
     names = reader.names(ROLES)
-    records = []
-    for row in reader.rows(ROLES):
-        records.append(reader.record(ROLES, row, parent=names[row["parent"]]))
-    return records
+    return [reader.record(ROLES, row, parent=names[row["parent"]]) for row in reader.rows(ROLES)]
 
 
 def _permissions(reader: _ContentReader) -> list[Record]:
     roles = reader.names(ROLES)
-    records = []
-    for row in reader.rows(PERMISSIONS):
-        record = reader.record(PERMISSIONS, row)
-        # The role comes first, because it names the permission to a reader of the document.
-        records.append({"role": roles[row["role"]], **record})
-    return records
+    # The role comes first, because it names the permission to a reader of the document.
+    return [
+        {"role": roles[row["role"]], **reader.record(PERMISSIONS, row)}
+        for row in reader.rows(PERMISSIONS)
+    ]
 
 
 def _settings(reader: _ContentReader) -> list[Record]:
     roles = reader.names(ROLES)
-    records = []
-    for row in reader.rows(SETTINGS):
-        role = roles[row[REGISTRATION_ROLE]]
-        records.append({**reader.record(SETTINGS, row), REGISTRATION_ROLE: role})
-    return records
+    return [
+        {**reader.record(SETTINGS, row), REGISTRATION_ROLE: roles[row[REGISTRATION_ROLE]]}
+        for row in reader.rows(SETTINGS)
+    ]
 
 
 def _flows(reader: _ContentReader) -> list[Record]:
@@ -179,11 +174,10 @@ def _dashboards(reader: _ContentReader) -> list[Record]:
     for row in sorted(reader.rows(PANELS), key=_panel_order):
         siblings = panels.setdefault(row["dashboard"], [])
         siblings.append(reader.record(PANELS, row))
-    records = []
-    for row in reader.rows(DASHBOARDS):
-        own_panels = panels.get(row["id"], [])
-        records.append(reader.record(DASHBOARDS, row, panels=own_panels))
-    return records
+    return [
+        reader.record(DASHBOARDS, row, panels=panels.get(row["id"], []))
+        for row in reader.rows(DASHBOARDS)
+    ]
 
 
 def _panel_order(row: ContentRow) -> tuple[object, ...]:

@@ -18,7 +18,7 @@ from cms.schema.records import Record
 from cms.schema.system import DASHBOARDS, FLOWS, OPERATIONS, PERMISSIONS, ROLES, SETTINGS
 from cms.schema_sync.comparison import RecordDiff, of_section
 from cms.schema_sync.content import REGISTRATION_ROLE, TABLES, read_rows, with_flow
-from cms.schema_sync.sections import RecordName, name_of
+from cms.schema_sync.sections import RecordName, record_name
 from cms.store.context import RequestContext
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
@@ -36,10 +36,10 @@ class ContentWriter:
 
     def keys(self, collection: str) -> dict[str, str]:
         """Return the ids of rows by their names."""
-        keys = {}
-        for row in read_rows(self.transaction.execute, collection):
-            keys[str(row["name"])] = str(row["id"])
-        return keys
+        return {
+            str(row["name"]): str(row["id"])
+            for row in read_rows(self.transaction.execute, collection)
+        }
 
     def operation_keys(self, flow: str) -> dict[str, str]:
         """Return the ids of the operations of a flow by their keys."""
@@ -151,7 +151,7 @@ def _stored_permissions(
     for row in read_rows(writer.transaction.execute, PERMISSIONS):
         record = {**row, "role": role_names.get(row["role"])}
         del record["id"]
-        keys = stored.setdefault(name_of("permissions", record), [])
+        keys = stored.setdefault(record_name("permissions", record), [])
         keys.append(str(row["id"]))
     return stored
 

@@ -11,8 +11,8 @@ from cms.schema.meta_settings import setting_problem, setting_value_problem, unk
 from cms.schema.reasons import NO_ARRAY, NO_OBJECT, not_one_of
 from cms.schema.records import Record
 from cms.schema.system import is_system
+from cms.schema_sync.comparison import ChangeKind, Path
 from cms.schema_sync.content import TABLES
-from cms.schema_sync.differences import ChangeKind, Path
 from cms.schema_sync.document import (
     RENAMED_FROM,
     Rename,
@@ -33,7 +33,7 @@ from cms.schema_sync.sections import (
     STRUCTURE,
     RecordName,
     is_name,
-    name_of,
+    record_name,
 )
 
 _SECTIONS = (*STRUCTURE, *TABLES)
@@ -146,7 +146,7 @@ def _parse_entry(
     problems += record_problems
     if record_problems:
         return None
-    name = name_of(section, _named_record(record, section))
+    name = record_name(section, _named_record(record, section))
     return DiffEntry(section, name, where, tuple(edits))
 
 
@@ -156,10 +156,7 @@ def _named_record(record: Record, section: str) -> Record:
     if section not in NAMELESS or not isinstance(changes, list) or len(changes) != 1:
         return record
     (change,) = changes
-    if change["kind"] == ChangeKind.DELETED:
-        value = change.get("lhs")
-    else:
-        value = change.get("rhs")
+    value = change.get("lhs" if change["kind"] == ChangeKind.DELETED else "rhs")
     if not isinstance(value, dict):
         return record
     names = {key: record[key] for key in KEYS[section]}
@@ -260,7 +257,7 @@ def _with_edit(record: Record, path: Path, edit: Edit, where: str) -> Record:
 
 def _problems_of_edited(record: Record, entry: DiffEntry) -> list[Problem]:
     problems = problems_of_record(record, entry.section, entry.where)
-    if not problems and name_of(entry.section, record) != entry.name:
+    if not problems and record_name(entry.section, record) != entry.name:
         problems.append(setting_problem(entry.where, "rhs has another name"))
     if RENAMED_FROM in record:
         problems.append(setting_problem(f"{entry.where}.{RENAMED_FROM}", "it stands beside diff"))

@@ -12,8 +12,12 @@ from functools import partial
 from cms.errors import Refused, abbreviated
 from cms.mappings import without
 from cms.query.rules.field_conditions import RULE_SETTINGS, require_valid_rules
-from cms.schema.definitions import FieldDefinition, special_inconsistencies, with_implied_specials
-from cms.schema.field_spellings import in_our_words
+from cms.schema.definitions import (
+    FieldDefinition,
+    in_our_words,
+    special_inconsistencies,
+    with_implied_specials,
+)
 from cms.schema.meta_settings import (
     COLLECTION_META,
     COLLECTION_SCHEMA,
@@ -42,8 +46,8 @@ from cms.schema_sync.sections import (
     STRUCTURE,
     RecordName,
     RecordsByName,
-    by_name,
     is_name,
+    records_by_name,
 )
 from cms.store.project_info import DIRECTUS_VERSION
 
@@ -97,8 +101,12 @@ class _SnapshotConversion:
     def sections(self) -> Record:
         # Collections name fields, and fields have the types of keys that relations lead to.
         uuids = uuid_fields(self._payload[FIELDS], self._payload[RELATIONS], _our_name)
-        self._collections = by_name(COLLECTIONS, self._records(COLLECTIONS, self._collection))
-        self._fields = by_name(FIELDS, self._records(FIELDS, partial(self._field, uuids=uuids)))
+        self._collections = records_by_name(
+            COLLECTIONS, self._records(COLLECTIONS, self._collection)
+        )
+        self._fields = records_by_name(
+            FIELDS, self._records(FIELDS, partial(self._field, uuids=uuids))
+        )
         relations = self._records(RELATIONS, self._relation)
         self._drop_dead_lists(relations)
         for record in self._collections.values():
@@ -171,9 +179,9 @@ class _SnapshotConversion:
     def _markers(self, special: object, field_type: FieldType, path: str) -> list[str]:
         markers: list[str] = []
         for marker in dict.fromkeys(special if isinstance(special, list) else ()):
-            unfit = special_inconsistencies(field_type, [marker])
+            unfit = next(special_inconsistencies(field_type, [marker]), None)
             if unfit:
-                self.ignore(path, unfit[0].reason)
+                self.ignore(path, unfit.reason)
             else:
                 markers.append(marker)
         return markers

@@ -15,7 +15,7 @@ from cms.errors import (
     invalid_payload,
 )
 from cms.mappings import without
-from cms.schema.field_spellings import in_our_words
+from cms.schema.definitions import in_our_words
 from cms.schema.meta_settings import (
     COLLECTION_META,
     COLLECTION_SCHEMA,
@@ -32,7 +32,7 @@ from cms.schema.meta_settings import (
     unknown_keys,
 )
 from cms.schema.payload import REPEATED
-from cms.schema.reasons import NO_ARRAY, NO_OBJECT, not_one_of
+from cms.schema.reasons import NO_ARRAY, NO_NAME_OR_NULL, NO_OBJECT, not_one_of
 from cms.schema.records import Record
 from cms.schema.system import is_system
 from cms.schema.types import TYPES, type_named
@@ -50,7 +50,7 @@ from cms.schema_sync.sections import (
     RecordName,
     RecordsByName,
     is_name,
-    name_of,
+    record_name,
 )
 
 RENAMED_FROM = "renamed_from"
@@ -148,12 +148,12 @@ def parse_section(
         path = path_of(record, section, index)
         record = in_words_of_service(record, section)
         record_problems = problems_of_record(record, section, path)
-        if not record_problems and name_of(section, record) in records:
+        if not record_problems and record_name(section, record) in records:
             record_problems.append(setting_problem(path, REPEATED))
         if record_problems:
             problems += record_problems
         else:
-            records[name_of(section, record)] = record
+            records[record_name(section, record)] = record
     return records
 
 
@@ -167,11 +167,8 @@ def in_words_of_service(record: Record, section: str) -> Record:
 
 def path_of(record: Record, section: str, index: int) -> str:
     """Return `fields[articles.title]`; a record without usable names is known by its index."""
-    texts: list[str] = []
-    for key in KEYS[section]:
-        name = record.get(key)
-        if isinstance(name, str):
-            texts.append(name)
+    names = [record.get(key) for key in KEYS[section]]
+    texts = [name for name in names if isinstance(name, str)]
     # Many permissions have the same names, so their index tells them apart.
     if len(texts) < len(KEYS[section]) or section in NAMELESS:
         return f"{section}[{index}]"
@@ -218,7 +215,7 @@ def _problems_of_text(record: Record, key: str, path: str) -> list[Problem]:
     value = record.get(key)
     if value is None or isinstance(value, str):
         return []
-    return [setting_value_problem(f"{path}.{key}", "it must be a name or null", value)]
+    return [setting_value_problem(f"{path}.{key}", NO_NAME_OR_NULL, value)]
 
 
 def inconsistencies(sections: Mapping[str, RecordsByName]) -> list[Problem]:
@@ -231,9 +228,7 @@ def _lists_filled_twice(relations: RecordsByName) -> list[Problem]:
     lists: set[tuple[object, object]] = set()
     for record in relations.values():
         meta = record.get("meta")
-        one_field = None
-        if isinstance(meta, Mapping):
-            one_field = meta.get("one_field")
+        one_field = meta.get("one_field") if isinstance(meta, Mapping) else None
         side = (record.get("related_collection"), one_field)
         if one_field is not None and side in lists:
             reason = f'"{side[0]}.{one_field}" lists others already'

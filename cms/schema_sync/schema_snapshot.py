@@ -22,7 +22,7 @@ from cms.schema_sync.sections import (
     RELATIONS,
     STRUCTURE,
     RecordsByName,
-    by_name,
+    records_by_name,
 )
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
@@ -69,14 +69,10 @@ def read_snapshot(store: Store, identity: Identity, *, include: Iterable[str] = 
     """
     for attempt in store.unversioned_reads(identity):
         with attempt as context:
-            answer = _snapshot_document(context, include=include)
+            require_admin(context.actor)
+            structure = snapshot_of(context.snapshot.catalogue)
+            answer = with_content(structure, context, include=include).as_document()
     return answer
-
-
-def _snapshot_document(context: RequestContext, *, include: Iterable[str]) -> Record:
-    require_admin(context.actor)
-    structure = snapshot_of(context.snapshot.catalogue)
-    return with_content(structure, context, include=include).as_document()
 
 
 def with_content(
@@ -99,9 +95,9 @@ def snapshot_of(catalogue: Catalogue) -> SchemaSnapshot:
     relations = _relation_records(catalogue.relations, names=names, catalogue=catalogue)
     return SchemaSnapshot(
         {
-            COLLECTIONS: by_name(COLLECTIONS, collections),
-            FIELDS: by_name(FIELDS, fields),
-            RELATIONS: by_name(RELATIONS, list(relations)),
+            COLLECTIONS: records_by_name(COLLECTIONS, collections),
+            FIELDS: records_by_name(FIELDS, fields),
+            RELATIONS: records_by_name(RELATIONS, list(relations)),
         }
     )
 

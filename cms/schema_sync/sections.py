@@ -50,7 +50,7 @@ def is_name(section: str, key: str, value: object) -> bool:
     return isinstance(value, str) or (section in NAMELESS and key == "role" and value is None)
 
 
-def name_of(section: str, record: Record) -> RecordName:
+def record_name(section: str, record: Record) -> RecordName:
     """Return the name of a record; the members of the name must be there."""
     # The Public role is null, and no role has an empty name.
     name = tuple(str(record[key] or "") for key in KEYS[section])
@@ -60,8 +60,8 @@ def name_of(section: str, record: Record) -> RecordName:
     return name
 
 
-def by_name(section: str, records: Sequence[Record]) -> dict[RecordName, Record]:
-    return {name_of(section, record): record for record in records}
+def records_by_name(section: str, records: Sequence[Record]) -> dict[RecordName, Record]:
+    return {record_name(section, record): record for record in records}
 
 
 def settable(record: Record) -> Record:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cms.database.connections import Transaction
 from cms.errors import invalid_payload
+from cms.schema.meta_settings import NAMING_SETTINGS
+from cms.schema.model import Catalogue
 from cms.schema.records import Record
+from cms.schema.references import FieldChange
 from cms.schema.system import COLLECTIONS as COLLECTION_RECORDS
 from cms.schema.system import FIELDS as FIELD_RECORDS
 from cms.schema.system import RELATIONS as RELATION_RECORDS
-from cms.schema_sync.changes import reach
-from cms.schema_sync.comparison import RecordDiff, compare, mere_rename, of_section
+from cms.schema_sync.changes import change_structure
+from cms.schema_sync.comparison import RecordDiff, compare, of_section, rename_entry
 from cms.schema_sync.content import read_content
 from cms.schema_sync.content_writing import ContentWriter, write_content
 from cms.schema_sync.diff_document import Diff, edited
 from cms.schema_sync.document import Document, Rename, require_writable
-from cms.schema_sync.feasibility import require_possible
-from cms.schema_sync.losses import require_no_content_loss
-from cms.schema_sync.renames import due_renames, with_renames
+from cms.schema_sync.feasibility import require_no_content_loss, require_possible
 from cms.schema_sync.schema_snapshot import SchemaSnapshot, snapshot_of, with_content
-from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName
+from cms.schema_sync.sections import COLLECTIONS, FIELDS, RELATIONS, RecordName, records_by_name
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo, Identity
@@ -28,6 +29,7 @@ from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.store.write_attempts import StructureChange, require_admin
 from cms.structure.record_changes import RecordKey
+from cms.structure.stored_references import STORED_REFERENCES
 from cms.structure.structure_history import (
     NamedRecord,
     recording,
@@ -74,16 +76,16 @@ def _entries(
     diffs: Sequence[RecordDiff], renames: Iterable[Rename], names: Iterable[str]
 ) -> dict[str, list[Record]]:
     """Return the entries of sections of these names, in the order of the records' names."""
-    former: dict[RecordName, str] = {}
-    for rename in renames:
-        former[rename.collection, rename.after] = rename.before
+    former: dict[RecordName, str] = {
+        (rename.collection, rename.after): rename.before for rename in renames
+    }
     sections: dict[str, list[Record]] = {}
     for section in names:
         # A field may have no other change than its new name.
         entries: dict[RecordName, Record] = {}
         if section == FIELDS:
             for (collection, field), name in former.items():
-                entries[collection, field] = mere_rename(collection, field, former=name)
+                entries[collection, field] = rename_entry(collection, field, former=name)
         for diff in of_section(diffs, section):
             entries[diff.name] = diff.as_entry(former.get(diff.name))
         sections[section] = [entries[name] for name in sorted(entries)]
@@ -137,7 +139,9 @@ def _apply(
     if diff.hash != present.hash:
         reason = "hash: the structure has changed since the diff was made; make it again"
         raise invalid_payload(reason, field="hash")
-    reach(transaction, context, target.structure, renames=renames, allows_loss=allows_loss)
+    change_structure(
+        transaction, context, target.structure, renames=renames, allows_loss=allows_loss
+    )
     if diff.include:
         context = context._replace(snapshot=load_snapshot(transaction))
         writer = ContentWriter(store, transaction, context, client)
@@ -145,11 +149,11 @@ def _apply(
         # Records that the diff does not name follow a renamed field by themselves.
         if renames:
             named = {entry.name for entry in diff.entries}
-        _reach_content(writer, target.content, only=named, allows_loss=allows_loss)
+        _change_content(writer, target.content, only=named, allows_loss=allows_loss)
     return _named_records(compare(renamed.structure, target.structure), renames)
 
 
-def _reach_content(
+def _change_content(
     writer: ContentWriter,
     target: SchemaSnapshot,
     *,
@@ -178,3 +182,76 @@ def _named_records(diffs: Iterable[RecordDiff], renames: Iterable[Rename]) -> li
         record_key = RecordKey(FIELD_RECORDS, rename.collection, rename.after)
         named[record_key] = NamedRecord(record_key, rename.before)
     return list(named.values())
+
+
+# Renamed fields
+
+
+def due_renames(snapshot: SchemaSnapshot, renames: Iterable[Rename]) -> list[Rename]:
+    """Return the renames that a structure lacks, in an order in which each new name is free.
+
+    One whose former name is gone, or whose new name is there, was done before.
+    """
+    names = set(snapshot.sections[FIELDS])
+    due: list[Rename] = []
+    waiting = sorted(renames)
+    # A rename frees a name that another one may need: `b` to `c` has to come before `a` to `b`.
+    while True:
+        possible = (each for each in waiting if _is_possible(each, names))
+        rename = next(possible, None)
+        if rename is None:
+            return due
+        waiting.remove(rename)
+        names.remove((rename.collection, rename.before))
+        due.append(rename)
+
+
+def _is_possible(rename: Rename, names: set[RecordName]) -> bool:
+    collection, before, after = rename
+    return (collection, before) in names and (collection, after) not in names
+
+
+def with_renames(
+    snapshot: SchemaSnapshot, renames: Iterable[Rename], catalogue: Catalogue
+) -> SchemaSnapshot:
+    """Return the snapshot of a structure as it is after renames, in their order."""
+    for rename in renames:
+        change = FieldChange(catalogue, rename.collection, rename.before, rename.after)
+        sections = dict(snapshot.sections)
+        for section, records in snapshot.structure.sections.items():
+            renamed = [_renamed(section, record, change) for record in records.values()]
+            sections[section] = records_by_name(section, renamed)
+        snapshot = SchemaSnapshot(sections)
+    return snapshot
+
+
+def _renamed(section: str, record: Record, change: FieldChange) -> Record:
+    result = dict(record)
+    if change.concerns(str(record["collection"]), str(record.get("field"))):
+        result["field"] = change.after
+    meta = record["meta"]
+    if isinstance(meta, Mapping):
+        result["meta"] = _renamed_in_meta(section, record, meta, change)
+    return result
+
+
+def _renamed_in_meta(
+    section: str, record: Record, meta: Mapping[str, object], change: FieldChange
+) -> Record:
+    result = dict(meta)
+    collection = str(record["collection"])
+    for key in NAMING_SETTINGS[_TABLES[section]]:
+        if change.concerns(collection, str(meta[key])):
+            result[key] = change.after
+    for reference in STORED_REFERENCES:
+        if reference.table == _TABLES[section]:
+            key = reference.column
+            field = record.get("field")
+            described_field = field if isinstance(field, str) else None
+            result[key] = reference.applied(meta[key], collection, described_field, change)
+    # The list at the other side of a relation is a field there.
+    if section == RELATIONS and change.concerns(
+        str(record["related_collection"]), str(meta["one_field"])
+    ):
+        result["one_field"] = change.after
+    return result

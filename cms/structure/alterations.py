@@ -9,14 +9,14 @@ from dataclasses import replace
 from cms.database.connections import Transaction
 from cms.errors import Problem, Refused, abbreviated, collect_problems, invalid_payload
 from cms.schema import ddl
-from cms.schema.defaults import is_database_expression
+from cms.schema.defaults import has_unsettable_default
 from cms.schema.definitions import (
     Inconsistency,
     hash_inconsistencies,
+    in_our_words,
     length_inconsistencies,
     special_inconsistencies,
 )
-from cms.schema.field_spellings import in_our_words
 from cms.schema.meta_settings import (
     COLUMN_SCHEMA,
     FIELD_KEYS,
@@ -299,7 +299,7 @@ def _fixed_type(
     is_countable = alteration.field_type.is_whole_number
     if column.is_generated or (column.has_auto_increment and not is_countable):
         yield Inconsistency("type", _FILLED_BY_DATABASE)
-    elif is_database_expression(alteration.field, column) and "default_value" not in changed:
+    elif has_unsettable_default(alteration.field, column) and "default_value" not in changed:
         yield Inconsistency(
             "type", "the default is an expression of the database's; set another one as well"
         )

@@ -12,10 +12,10 @@ from cms.database.statements import statement
 from cms.errors import STATUS, Problem, Refused, abbreviated, invalid_payload
 from cms.fragment import Fragment, concat, text
 from cms.schema import ddl
-from cms.schema.array_columns import parse_list
 from cms.schema.definitions import precision_inconsistencies
 from cms.schema.meta_settings import COLUMN_SCHEMA, COLUMN_SIZES, MetaSettings
 from cms.schema.model import Column, Field
+from cms.schema.payload import parse_list
 from cms.schema.records import column_record
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import TEXT_JSON

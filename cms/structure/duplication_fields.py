@@ -12,8 +12,8 @@ from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.query.plan.links import link_of
-from cms.schema.field_names import parse_path
 from cms.schema.model import Catalogue, Collection
+from cms.schema.names import parse_path
 from cms.store.snapshot import load_snapshot
 
 

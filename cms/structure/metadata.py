@@ -9,7 +9,7 @@ from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
 from cms.query.rules.field_conditions import require_valid_rules
-from cms.schema.archive import invalid_settings
+from cms.schema.auto_fields import invalid_archive_settings
 from cms.schema.meta_settings import (
     COLLECTION_META,
     FIELD_META,
@@ -115,10 +115,10 @@ def check_archive(after: Collection, *, before: Collection | None = None) -> Non
 
     Settings that were wrong `before` the change may stay: a client sends whole records back.
     """
-    former = invalid_settings(before) if before else {}
+    former = invalid_archive_settings(before) if before else {}
     problems = []
     # Compared by reason: a setting may be wrong in another way than before.
-    for setting, reason in invalid_settings(after).items():
+    for setting, reason in invalid_archive_settings(after).items():
         if former.get(setting) == reason:
             continue
         message = f'Invalid payload. meta.{setting} of "{after.name}": {reason}.'

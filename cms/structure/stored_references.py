@@ -12,8 +12,12 @@ from cms.database.statements import statement
 from cms.flows.definition.flow import flow_definition
 from cms.flows.definition.flow_references import changed_flow_options
 from cms.fragment import fill, name, param, text
-from cms.schema.option_references import apply_to_field_conditions, apply_to_field_options
-from cms.schema.query_references import apply_to_layout_options, apply_to_layout_query
+from cms.schema.query_references import (
+    apply_to_field_conditions,
+    apply_to_field_options,
+    apply_to_layout_options,
+    apply_to_layout_query,
+)
 from cms.schema.references import (
     FieldChange,
     FollowChange,

@@ -8,8 +8,8 @@ from cms.database.connections import Database, Transaction
 from cms.database.error_mapping import Stale
 from cms.database.statements import statement
 from cms.errors import Refused, invalid_query
-from cms.schema.field_names import DottedName, FieldName, dotted_name
 from cms.schema.model import Catalogue, Collection, Field, Kind
+from cms.schema.names import DottedName, FieldName, dotted_name
 from cms.schema.system import is_system
 from cms.schema.types.field_type import Trait
 from cms.schema.types.structures import JSON

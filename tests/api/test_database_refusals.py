@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from cms.cli.doctor import structure_findings
+from cms.cli.structure_findings import structure_findings
 from cms.config import Config
 from cms.structure import indexes
 from tests.client import Client

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
+from cms.cli.structure_findings import dangling_settings
 from cms.database.connections import standalone_transaction
-from cms.schema.dangling_settings import dangling_settings
 from cms.store.snapshot import load_snapshot
 from tests.client import Answer, Client
 from tests.things import Stage, field, table

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from cms.auth import accounts
 from cms.config import Config
 from cms.database.migrate import migrate
-from cms.embedded import start
+from cms.embedded.lifetime import start
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.file_imports import post_file
 from tests.members import may, member

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cms.cli.doctor import structure_findings
-from cms.cli.finding import OK, WARNING
+from cms.cli.structure_findings import OK, WARNING, structure_findings
 from cms.config import Config
 from cms.database.connections import Database
 from tests.client import Client

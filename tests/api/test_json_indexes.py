@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from click.testing import CliRunner, Result
 
-from cms.cli import cms, json_findings
+from cms.cli import cms, structure_findings
 from cms.database.connections import standalone_transaction
 from cms.store import json_path_record
 from cms.store.json_path_record import JsonPathRecord
@@ -199,7 +199,9 @@ def findings_of(stage: Stage, things: Table) -> list[str]:
     """The paths of a collection that `cms doctor` asks an index for."""
     catalogue = stage.admin.app.store.snapshots.current().catalogue
     with standalone_transaction(stage.dsn) as transaction:
-        texts = [finding.text for finding in json_findings.json_findings(transaction, catalogue)]
+        texts = [
+            finding.text for finding in structure_findings.json_findings(transaction, catalogue)
+        ]
     return [text.partition(" by ")[2].partition(",")[0] for text in texts if things.name in text]
 
 
@@ -226,7 +228,7 @@ def test_the_doctor_names_paths_that_large_tables_are_searched_by_without_an_ind
     assert documents.read("export=csv&filter[meta.exported]=5&limit=1").status == 200
     assert Table(member_of(stage, role), documents.name).read("limit=1").status == 200
     assert findings_of(stage, documents) == []  # the table is small
-    monkeypatch.setattr(json_findings, "LARGE_BYTES", 1_000)
+    monkeypatch.setattr(structure_findings, "LARGE_BYTES", 1_000)
     expected = ["meta.exported", "meta.owner", "meta.price", "other.price"]
     assert findings_of(stage, documents) == expected
     assert index(shell, documents.name, "meta.price").exit_code == 0

@@ -16,7 +16,7 @@ from cms.errors import STATUS
 from cms.http.saml import AnswerResource, MetadataResource, SingleLogoutResource
 from cms.openapi.account_routes import ACCOUNT_ROUTES
 from cms.query.language.operators import OPERATORS
-from cms.schema.file_fields import CREATE_ONLY, SERVER_OWNED
+from cms.schema.system import CREATE_ONLY, SERVER_OWNED
 from cms.transforms.transform import PARAMETERS
 from tests.api.described_calls import parameters_of
 from tests.api.test_structure_disclosure import HIDDEN, SEEN, make_collections

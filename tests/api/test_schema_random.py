@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from cms.schema_sync.differences import differences
+from cms.schema_sync.comparison import differences
 from tests.api.snapshots import snapshot
 from tests.client import Client
 from tests.structures import Json, make_structure

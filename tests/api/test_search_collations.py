@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from cms.auth import accounts
 from cms.config import Config
 from cms.database.migrate import migrate
-from cms.embedded import start
+from cms.embedded.lifetime import start
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.things import Stage, Table, field, staged, table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cms.cli.doctor import structure_findings
+from cms.cli.structure_findings import structure_findings
 from cms.database.connections import standalone_transaction
 from cms.store.snapshot import load_snapshot
 from cms.structure import indexes, search_indexes

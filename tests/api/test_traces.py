@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from cms.database import connections
 from cms.database.connections import Database
-from cms.database.statement_names import name_of
+from cms.database.statement_meter import statement_name
 from cms.database.statements import statement
 from cms.jobs.task import Job, JobError, Task
 from cms.spans import Spans
@@ -189,7 +189,7 @@ def test_statements_of_no_request_and_no_job_are_no_traces(
     ],
 )
 def test_names_of_statements(text: str, name: str) -> None:
-    assert name_of(text) == name
+    assert statement_name(text) == name
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from falcon.inspect import inspect_routes
 
-from cms.openapi.body_members import BODY_MEMBERS
+from cms.openapi.route_table import BODY_MEMBERS
 from tests.api.test_idempotent_changes import ROUTES, changing_calls
 from tests.api.test_idempotent_routes import EXAMPLES, RouteSetup, setup
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer

@@ -6,13 +6,13 @@ import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cms.backup import Watcher
 from cms.backup.archive_format import member_of, packed, unpacked
 from cms.backup.archives import ArchiveFile
-from cms.backup.progress import Watcher
 from cms.backup.restoring import Restoration
 from cms.backup.writing import Backup
 from cms.config.locations import Location
-from cms.embedded.programs import find_program
+from cms.embedded.binaries import find_program
 from cms.files.storage import Storages
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cms.backup import BackupError
 from cms.backup.archive_format import packed
 from cms.backup.archives import Archive, archive_at
-from cms.backup.error import BackupError
 from cms.backup.restoring import Restoration
 from cms.backup.writing import Backup
 from cms.config import Config

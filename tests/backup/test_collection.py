@@ -7,9 +7,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cms.backup import BackupError, DamagedArchive
 from cms.backup.archives import ArchiveFile
 from cms.backup.collection_restoring import CollectionRestoration
-from cms.backup.error import BackupError, DamagedArchive
 from cms.database.row_merging import Merged
 from tests.backup.archives import Installation, Notes
 from tests.backup.comparison import execute, rows_of

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from cms.backup import BackupError, DamagedArchive
 from cms.backup.archive_format import Member, member_of, packed, unpacked
 from cms.backup.archives import ArchiveFile
+from cms.backup.checking import verified
 from cms.backup.collection_restoring import CollectionRestoration
-from cms.backup.error import BackupError, DamagedArchive
-from cms.backup.verifying import verified
 from cms.database.bulk import BulkError
 from cms.errors import Refused
 from tests.backup.archives import Installation, Notes, rewrite

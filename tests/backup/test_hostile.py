@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from cms.backup import BackupError, DamagedArchive
 from cms.backup.archive_format import Member, member_of, packed, unpacked
 from cms.backup.archives import Archive, ArchiveFile
-from cms.backup.error import BackupError, DamagedArchive
-from cms.backup.verifying import head_of, verified
+from cms.backup.checking import head_of, verified
 from cms.database.bulk import BulkError
 from cms.errors import Refused
 from tests.backup.archives import Installation, Notes, rewrite

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from cms.backup.error import BackupError
+from cms.backup import BackupError
 from cms.backup.writing import Backup
 from cms.config.locations import Location
 from cms.database.connections import standalone_transaction

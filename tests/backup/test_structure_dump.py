@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from cms.backup.error import BackupError
+from cms.backup import BackupError
 from cms.backup.structure_dump import dump_structure, for_server
 from cms.database.bulk import address_without_password
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from cms.backup import BackupError
 from cms.backup.archives import ArchiveFile
 from cms.backup.collection_restoring import CollectionRestoration
-from cms.backup.error import BackupError
 from cms.database.row_merging import Merged
 from tests.backup.archives import Installation, Notes
 from tests.backup.comparison import execute, rows_of, structure_of

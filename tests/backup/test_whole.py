@@ -12,7 +12,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cms.app import create_app
-from cms.backup.error import BackupError
+from cms.backup import BackupError
 from cms.config import Config
 from cms.database.bulk import BulkError
 from tests.backup.archives import Installation, members_of

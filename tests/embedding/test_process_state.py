@@ -45,8 +45,8 @@ OF_THE_PROCESS = {
 PURE = {
     "cms.access.ip_addresses",
     "cms.dashboards.charts",
-    "cms.database.queue_schema",
-    "cms.database.statement_names",
+    "cms.database.migrate",
+    "cms.database.statement_meter",
     "cms.database.statements",
     "cms.flows.secret_texts",
     "cms.fragment",

@@ -19,7 +19,7 @@ from cms.auth import accounts
 from cms.config import Config
 from cms.config.locations import Location
 from cms.database.migrate import migrate
-from cms.embedded import start
+from cms.embedded.lifetime import start
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 from tests.faults.small_disk import SmallDisk, small_disk
 from tests.files.forms import FileService, file_service

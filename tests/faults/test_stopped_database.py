@@ -13,7 +13,7 @@ import requests
 
 from cms.auth import accounts
 from cms.database.migrate import migrate
-from cms.embedded import start
+from cms.embedded.lifetime import start
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.machines.installation import Client, Installation, installation
 from tests.smoke.faults import WRITERS, Writer, await_answers, busy, check

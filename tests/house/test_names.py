@@ -11,7 +11,6 @@ NAMED_AFTER_WHAT_THEY_SERVE = ("cms/http", "cms/cli", "cms/items/write/hooks")
 SHARED_MODULE_NAMES = {
     "__init__": "the name that Python gives it",
     "counters": "those of freshness, and those of requests",
-    "error": "the one error of its folder",
     "request": "that of a client, and the operation of flows",
 }
 

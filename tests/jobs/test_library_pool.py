@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cms.database import library_pool
-from cms.database.library_pool import LibraryPool
+from cms.database import pools
+from cms.database.pools import LibraryPool
 from cms.jobs.queue import queue_of
 from tests.databases import end_connections
 from tests.queues import QueueDatabase
@@ -48,7 +48,7 @@ def test_a_connection_is_checked_once_for_many_statements(
 def test_a_connection_that_has_ended_is_replaced(
     queue: QueueDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(library_pool, "CHECK_SECONDS", 0)
+    monkeypatch.setattr(pools, "CHECK_SECONDS", 0)
     processes = asyncio.run(_processes(queue, times=3, ends_between=True))
     assert len(set(processes)) == 3
 

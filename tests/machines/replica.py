@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from cms.embedded import start
+from cms.embedded.lifetime import start
 from tests.smoke.running import TIMEOUT_SECONDS
 from tests.waiting import eventually
 

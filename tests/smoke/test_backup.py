@@ -19,7 +19,7 @@ import psycopg
 import pytest
 import requests
 
-from cms.backup.error import BackupError
+from cms.backup import BackupError
 from cms.cli.backup import back_up
 from cms.config import Config
 from tests.smoke.running import (

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from cms.embedded import EmbeddedServer, start
+from cms.embedded.lifetime import EmbeddedServer, start
 from tests.smoke.running import (
     TIMEOUT_SECONDS,
     command,

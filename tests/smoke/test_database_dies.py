@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from cms.auth import accounts
-from cms.embedded import running_dsn
+from cms.embedded.lifetime import running_dsn
 from tests.smoke.faults import WRITERS, Writer, await_answers, busy, check
 from tests.smoke.running import TIMEOUT_SECONDS, Service, command, processes_of, serving
 from tests.smoke.test_faults import SECRET, SETTINGS, make_site

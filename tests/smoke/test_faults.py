@@ -22,7 +22,7 @@ import pytest
 from cms.app import create_app
 from cms.auth import accounts
 from cms.config import load
-from cms.embedded import start
+from cms.embedded.lifetime import start
 from tests.api.nesting import make_relations
 from tests.client import Client
 from tests.smoke.faults import WRITERS, Shared, Writer, await_answers, busy, check

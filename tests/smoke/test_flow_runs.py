@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from cms.database.migrate import migrate
-from cms.embedded import start
+from cms.embedded.lifetime import start
 from cms.flows.queued_runs import LOST_RUNS_SECONDS
 from cms.jobs.housekeeping import WORKER_TIMEOUT_SECONDS
 from tests.queues import QueueDatabase

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 import requests
 
-from cms.embedded import start
 from cms.embedded.binaries import DEBIAN_FOLDER, find_binaries, inspect_binaries
+from cms.embedded.lifetime import start
 from tests.backup.comparison import differences, rows_of, structure_of
 from tests.backup.conftest import HARD_TABLES
 from tests.smoke.running import TIMEOUT_SECONDS, Service, environment, free_port, serving

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from cms.cli.finding import OK, WRONG, Finding
 from cms.cli.provider_findings import provider_findings, role_findings
+from cms.cli.structure_findings import OK, WRONG, Finding
 from tests.sso.forger import Forger
 from tests.sso.oidc import BASIC_CLIENT, CLIENT_SECRET, RunningProvider
 from tests.sso.site import Site

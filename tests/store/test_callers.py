@@ -7,7 +7,7 @@ from cms.query.language.ast import Caller, CallerValue
 from cms.query.rules.payload_rules import parse_rule
 from cms.query.rules.resolved_rules import resolve_rule
 from cms.query.rules.validation import RuleContext, failures
-from cms.schema.field_names import FieldName
+from cms.schema.names import FieldName
 from cms.store.identity import ANONYMOUS, Identity
 from tests.client import Client
 

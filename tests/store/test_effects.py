@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cms.cli.finding import WARNING
 from cms.cli.flow_findings import flow_findings
+from cms.cli.session import misspelt_settings
+from cms.cli.structure_findings import WARNING
 from cms.config import load
-from cms.config.similar_names import misspelt_settings
 from cms.flows.operations import OPERATIONS
 from tests.active_flows import make_flow, step
 from tests.client import Client

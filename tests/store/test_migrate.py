@@ -15,8 +15,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from cms.database.migrate import MigrationError, check_server, migrate, pending
-from cms.database.queue_schema import missing_migrations
+from cms.database.migrate import MigrationError, check_server, migrate, missing_migrations, pending
 from cms.database.statements import sql_folder
 
 OWN_MIGRATIONS = sorted(path.stem for path in (sql_folder() / "migrations").glob("*.sql"))

@@ -6,8 +6,7 @@ from typing import Any
 
 import psycopg
 
-from cms.database.migrate import migrate
-from cms.database.queue_schema import missing_migrations
+from cms.database.migrate import migrate, missing_migrations
 from cms.database.statements import sql_folder
 
 Connection = psycopg.Connection[tuple[Any, ...]]

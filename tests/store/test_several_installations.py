@@ -20,9 +20,8 @@ import pytest
 from cms.app import create_app
 from cms.auth import accounts
 from cms.cli.backup import back_up, restore
-from cms.cli.doctor import structure_findings
-from cms.config import Config
-from cms.config.schema_address import in_schema
+from cms.cli.structure_findings import structure_findings
+from cms.config import Config, in_schema
 from cms.config.secret_file import secret_of
 from cms.database.connections import Database, standalone_transaction
 from cms.database.migrate import MigrationError, migrate, pending

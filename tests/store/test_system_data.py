@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from cms.auth.sessions import Mode
-from cms.config.provider_setting_types import MODE
+from cms.config.driver_options import MODE
 from cms.flows.definition.trigger_types import TRIGGER_TYPES
 from cms.schema.system import FLOWS, SYSTEM_COLLECTIONS, SYSTEM_TABLES, Choices, choices_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cms.cli.backoff import HEALTHY_SECONDS, MAX_PAUSE_SECONDS, Backoff
+from cms.cli.auto_restart import HEALTHY_SECONDS, MAX_PAUSE_SECONDS, Backoff
 
 
 def test_pauses_double_up_to_the_longest() -> None:

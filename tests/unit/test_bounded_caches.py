@@ -16,7 +16,7 @@ import cms
 from cms.access.policy import ADMIN
 from cms.access.write_permissions import MAX_RULES_BYTES, WritePermissions
 from cms.bounded_cache import bounded_cache, weight_of
-from cms.database import statement_names
+from cms.database import statement_meter
 from cms.flows.flow_calls import MAX_CACHED_BYTES, FlowCalls
 from cms.query.sql import constants
 from cms.schema.build import NO_STRUCTURE
@@ -25,9 +25,9 @@ from cms.store.snapshot import MAX_DOCUMENT_BYTES, MAX_PERMISSIONS_BYTES, Snapsh
 
 COUNTED = {
     "cms.access.ip_addresses": "addresses of at most 100 characters",
-    "cms.database.statement_names": "no arguments",
+    "cms.database.statement_meter": "no arguments",
     "cms.database.statements": "no arguments",
-    "cms.database.queue_schema": "no arguments",
+    "cms.database.migrate": "no arguments",
     "cms.dashboards.charts": "no requests",
     "cms.files.assets": "forms of at most 1,000 characters, beside values of columns",
     "cms.flows.secret_texts": "names from the settings, and names of at most 100 characters",
@@ -93,7 +93,7 @@ CACHES: dict[str, tuple[LRUCache[Any, Any], int]] = {
     "rules after a change": (rules()._rules_after, MAX_RULES_BYTES),
     "rules of a change": (rules()._update_rules, MAX_RULES_BYTES),
     "answers of flows": (FlowCalls(None)._answers, MAX_CACHED_BYTES),  # type: ignore[arg-type]
-    "names of statements": (statement_names._names, statement_names._MAX_BYTES),
+    "names of statements": (statement_meter._names, statement_meter._MAX_BYTES),
     "lists of texts": (constants._lists, constants._MAX_LIST_BYTES),
 }
 
@@ -120,5 +120,5 @@ def test_the_parts_of_a_value_count() -> None:
 
 
 def test_names_and_lists_are_the_same_objects_again() -> None:
-    assert statement_names.name_of('DELETE FROM "a"') == "DELETE a"
+    assert statement_meter.statement_name('DELETE FROM "a"') == "DELETE a"
     assert constants.text_list(("a", "b")) is constants.text_list(("a", "b"))

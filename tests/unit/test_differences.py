@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cms.schema_sync.differences import ChangeKind, Difference, differences
+from cms.schema_sync.comparison import ChangeKind, Difference, differences
 
 LEAVES = st.none() | st.booleans() | st.integers(-2, 2) | st.text(max_size=2)
 VALUES: st.SearchStrategy[Any] = st.recursive(

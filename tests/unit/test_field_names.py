@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cms.schema.field_names import DottedName, FieldName, dotted_name, parse_name
-from cms.schema.names import invalid_name_reason
+from cms.schema.names import DottedName, FieldName, dotted_name, invalid_name_reason, parse_name
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from cms.query.language.ast import Caller, CallerKey, CallerValue, Now, Slot
 from cms.query.language.literals import Literals, parse_variable
 from cms.query.language.parse import PageSizes, parse
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
-from cms.schema.field_names import parse_path
+from cms.schema.names import parse_path
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cms.cli import cms
-from cms.client_types.printing import LANGUAGES
+from cms.client_types import LANGUAGES
 from cms.config.settings import SETTINGS
 from cms.import_formats import (
     IMPORT_FORMAT_BY_MEDIA_TYPE,

@@ -17,7 +17,7 @@ from cms.query.language.ast import (
     Query,
     Some,
 )
-from cms.schema.field_names import FieldName
+from cms.schema.names import FieldName
 
 TAGS = FieldName("tags")
 NAME = FieldName("name")

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from cms.config import ConfigError, load
-from cms.config.schema_address import in_schema
+from cms.config import ConfigError, in_schema, load
 
 ADDRESSES = [
     "postgresql://u:p@h:5433/d",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cms.cli.schema_diff import diff_lines
+from cms.cli.schema import diff_lines
 
 FIELD = {"collection": "articles", "field": "title"}
 NOTE = {"kind": "E", "path": ["meta", "note"], "lhs": None, "rhs": "A"}
@@ -52,4 +52,4 @@ NOTE = {"kind": "E", "path": ["meta", "note"], "lhs": None, "rhs": "A"}
 )
 def test_lines(section: str, entry: dict[str, Any], lines: list[str]) -> None:
     assert list(diff_lines({"hash": "", "diff": {section: [entry]}})) == lines
-    assert list(diff_lines(None)) == []
+    assert list(diff_lines({})) == []

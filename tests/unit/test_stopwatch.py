@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cms.database.stopwatch import Stopwatch
+from cms.database.allowance import Stopwatch
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def moments(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The moments that the clock will return, one after the other."""
     remaining: list[float] = []
     clock = SimpleNamespace(monotonic=lambda: remaining.pop(0))
-    monkeypatch.setattr("cms.database.stopwatch.time", clock)
+    monkeypatch.setattr("cms.database.allowance.time", clock)
     return remaining
 
 

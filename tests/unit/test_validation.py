@@ -15,8 +15,8 @@ from cms.query.rules.payload_rules import parse_field_rule, parse_rule
 from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
 from cms.query.rules.validation import RuleContext, failures
 from cms.regex import compile_regex
-from cms.schema.field_names import FieldName
 from cms.schema.model import Catalogue, Collection, Field, Kind, Relation
+from cms.schema.names import FieldName
 from cms.schema.types import TYPES
 from tests.unit.library import column
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cms.schema_sync.document_texts import write_yaml
-from cms.schema_sync.yaml_reading import MAX_LEVELS, read_yaml
+from cms.schema_sync.document_texts import MAX_LEVELS, read_yaml, write_yaml
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 WORDS = ["yes", "no", "null", "~", "1e3", "0x1F", "12:30", "2020-01-01", "<<", "=", "- a", "1_0"]

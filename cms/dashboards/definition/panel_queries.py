@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 from cms.dashboards.definition.panel_types import ALL_TIME, PRECISIONS, ROW_FUNCTIONS, range_start
-from cms.schema.field_names import parse_name, parse_value_path
+from cms.schema.names import parse_name, parse_value_path
 
 PanelOptions = Mapping[str, Any]
 Items = Sequence[Mapping[str, Any]]

@@ -25,7 +25,7 @@ from cms.errors import (
 from cms.files.media_types import without_parameters
 from cms.http.requests.request import Request
 from cms.http.requests.request_body import body_too_large, read_limited
-from cms.openapi.body_members import BODY_MEMBERS
+from cms.openapi.route_table import BODY_MEMBERS
 from cms.processes.memory import note_memory_use
 from cms.store.idempotency import Idempotency
 

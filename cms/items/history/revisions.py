@@ -14,8 +14,8 @@ from cms.items.read.reads import Item, ReadAnswer, parse_key, read_list, read_on
 from cms.items.write import writes
 from cms.query.language.ast import Pick, Query, Slot
 from cms.query.sql.locks import history_key
-from cms.schema.field_names import FieldName
 from cms.schema.model import Collection, Field
+from cms.schema.names import FieldName
 from cms.schema.system import REVISIONS
 from cms.store.context import RequestContext
 from cms.store.fetching import fetch_current, fetch_fragment

@@ -33,8 +33,8 @@ from cms.query.language.shapes import shape_of
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.plan import plan
 from cms.query.sql.statement import Statement, finish_statement
-from cms.schema.field_names import FieldName
 from cms.schema.model import Kind
+from cms.schema.names import FieldName
 from cms.store.context import RequestContext
 from cms.store.snapshot import PreparedRead
 from cms.store.statement_caches import CachedStatement

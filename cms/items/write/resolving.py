@@ -44,8 +44,8 @@ from cms.items.write.transaction.rows import (
 from cms.query.language.ast import AtField, OperatorTest, Pick, Query, Slot
 from cms.query.sql.arguments import key_cast
 from cms.schema.auto_fields import takes_null
-from cms.schema.field_names import FieldName
 from cms.schema.model import Collection
+from cms.schema.names import FieldName
 from cms.schema.payload import MISSING_KEY, REPEATED, RowValues, invalid_item
 
 _NO_VALUES: Mapping[int, str] = {}

@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import Enum, StrEnum, auto
 from typing import Generic, TypeVar
 
-from cms.schema.field_names import FieldName, FieldPath
+from cms.schema.names import FieldName, FieldPath
 from cms.schema.system import ROLES, USERS
 
 # Every node is a frozen dataclass with tuples inside: a tree is the key of the plan cache, and must

@@ -31,7 +31,7 @@ from cms.query.language.limits import (
 from cms.query.language.literals import Literals, parse_variable
 from cms.query.language.operators import OPERATORS, OperandKind, Operator
 from cms.regex import compile_regex
-from cms.schema.field_names import FOLLOW, FieldName, follow_name, parse_name
+from cms.schema.names import FOLLOW, FieldName, follow_name, parse_name
 
 # An empty text is true: `filter[title][_null]=` needs no value in a query string.
 _TRUE = ("", "true", "1")

@@ -16,7 +16,7 @@ from cms.query.language.ast import (
     Slot,
 )
 from cms.query.language.limits import MAX_PATH_STEPS, Tally
-from cms.schema.field_names import parse_path
+from cms.schema.names import parse_path
 
 # `$NOW`, `$NOW(-1 day)`, `$NOW(+ 2 hours)`. Nine digits at most: more cannot be a date, and int()
 # stays fast. Blanks can follow each other in one way only: a long run of them is tried once.

@@ -11,7 +11,7 @@ from cms.query.language.aggregates import AGGREGATES
 from cms.query.language.ast import Aggregate, SortTerm
 from cms.query.language.brackets import as_list
 from cms.query.language.filters import decode_json
-from cms.schema.field_names import FOLLOW, FieldName, FieldPath, parse_path, parse_value_path
+from cms.schema.names import FOLLOW, FieldName, FieldPath, parse_path, parse_value_path
 
 FILTER_COUNT = "filter_count"
 COUNTS = ("total_count", FILTER_COUNT)

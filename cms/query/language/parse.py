@@ -35,7 +35,7 @@ from cms.query.language.parameters import (
     integer_of,
 )
 from cms.query.language.query_parser import DEEP_PARAMETERS, LEVEL_PARAMETERS, QueryParser, at_level
-from cms.schema.field_names import FieldName, FieldPath
+from cms.schema.names import FieldName, FieldPath
 
 __all__ = [
     "DEEP_PARAMETERS",

@@ -37,8 +37,7 @@ from cms.query.language.parameters import (
     term_of,
 )
 from cms.query.language.search_words import SHORTEST_INDEXED, search_words
-from cms.schema.field_names import FieldName, FieldPath, parse_name
-from cms.schema.names import NAME
+from cms.schema.names import NAME, FieldName, FieldPath, parse_name
 
 LEVEL_PARAMETERS = (
     "filter",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cms.schema.field_names import FollowName
 from cms.schema.model import Catalogue, Collection, Kind, Relation
+from cms.schema.names import FollowName
 
 
 @dataclass(frozen=True, slots=True)

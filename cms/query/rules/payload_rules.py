@@ -13,7 +13,7 @@ from cms.query.language.filters import parse_filter, require_not_blank
 from cms.query.language.literals import RuleLiterals
 from cms.query.language.operators import RULE_OPERATORS
 from cms.query.language.relation_tests import has_item_test
-from cms.schema.field_names import FieldName
+from cms.schema.names import FieldName
 
 
 @dataclass(frozen=True, slots=True)

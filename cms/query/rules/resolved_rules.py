@@ -42,8 +42,8 @@ from cms.query.rules.evaluate import (
     value_reader,
 )
 from cms.query.rules.payload_rules import PayloadRule
-from cms.schema.field_names import DottedName, FieldName, dotted_name
 from cms.schema.model import Catalogue, Collection
+from cms.schema.names import DottedName, FieldName, dotted_name
 from cms.schema.types import ALIAS
 from cms.schema.types.field_type import Trait
 from cms.schema.types.json_members import value_at

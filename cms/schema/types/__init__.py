@@ -113,29 +113,17 @@ def type_named(name: object) -> FieldType | None:
     return TYPES.get(_OTHER_NAMES.get(name, name))
 
 
-def _key_types() -> tuple[str, ...]:
-    whole_numbers: list[str] = []
-    others: list[str] = []
-    for field_type in _ALL:
-        if field_type.can_be_key:
-            names = whole_numbers if field_type.is_whole_number else others
-            names.append(field_type.name)
-    return (*whole_numbers, *others)
-
-
-KEY_TYPES = _key_types()
+_KEYS = [field_type for field_type in _ALL if field_type.can_be_key]
+_KEYS.sort(key=lambda field_type: not field_type.is_whole_number)
+KEY_TYPES = tuple(field_type.name for field_type in _KEYS)
 """The types of primary keys that clients can make, whole numbers first."""
 
 
-def _types_by_base_type() -> dict[str, FieldType]:
-    types: dict[str, FieldType] = {}
-    for field_type in (*_ALL, *VARIANTS):
-        for base_type in field_type.base_types:
-            types[base_type] = field_type
-    return types
-
-
-_BY_BASE_TYPE = _types_by_base_type()
+_BY_BASE_TYPE = {
+    base_type: field_type
+    for field_type in (*_ALL, *VARIANTS)
+    for base_type in field_type.base_types
+}
 # If a field has several markers, the first in alphabetical order decides.
 _MARKED_TYPES = [field_type for field_type in (*_ALL, *VARIANTS) if field_type.marked_types]
 _MARKED_TYPES.sort(key=lambda field_type: field_type.marker)
@@ -154,9 +142,7 @@ def type_of_column(base_type: str, data_type: str, special: tuple[str, ...]) -> 
     if column_type is GEOMETRY:
         # `geometry(Point,4326)` is geometry.Point; plain `geometry` takes all shapes.
         shape = re.match(r"geometry\((\w+)", data_type)
-        if shape:
-            return TYPES.get(f"geometry.{shape[1]}", GEOMETRY)
-        return GEOMETRY
+        return TYPES.get(f"geometry.{shape[1]}", GEOMETRY) if shape else GEOMETRY
     for field_type in _MARKED_TYPES:
         if field_type.marker in special and column_type.name in field_type.marked_types:
             return field_type

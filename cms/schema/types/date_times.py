@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -308,9 +309,9 @@ DATETIME = FieldType(
     column_sql="timestamp",
     now_sql="LOCALTIMESTAMP",
 )
-TIMESTAMP = FieldType(
+TIMESTAMP = replace(
+    DATETIME,
     name="timestamp",
-    traits=_MOMENT_TRAITS,
     parse=parse_timestamp,
     comparable=_timestamp,
     read_default=_shown_default,
@@ -319,7 +320,6 @@ TIMESTAMP = FieldType(
     json_sql="system_timestamp_text({0})",
     json_schema={"type": "string", "format": "date-time"},
     base_types=("timestamptz",),
-    markers=_MOMENT_MARKERS,
     column_sql="timestamptz",
     now_sql="CURRENT_TIMESTAMP",
 )

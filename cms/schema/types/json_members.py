@@ -9,7 +9,7 @@ from typing import Any
 
 from cms import jsontext
 from cms.schema.types.field_type import FieldType, Trait, ValueSize
-from cms.schema.types.texts import parse_text
+from cms.schema.types.texts import TEXT, parse_text
 
 # As PostgreSQL reads them: `strtol` takes blanks before the number and a sign.
 _INDEX = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")
@@ -74,20 +74,7 @@ def _entry(entries: list[object], step: str) -> object:
 
 JSON_MEMBER = FieldType(
     name="json",
-    traits=frozenset(
-        {
-            Trait.NULL,
-            Trait.EQUALITY,
-            Trait.CASE,
-            Trait.ORDER,
-            Trait.SORTING,
-            Trait.ARITHMETIC,
-            Trait.PARTS,
-            Trait.PATTERNS,
-            Trait.EMPTINESS,
-            Trait.REGEX,
-        }
-    ),
+    traits=TEXT.traits | {Trait.ARITHMETIC},
     parse=parse_scalar,
     comparable=scalar_of,
     size=ValueSize.LONG,

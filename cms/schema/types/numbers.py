@@ -306,21 +306,16 @@ REAL = replace(
     base_types=("float4",),
 )
 # Decimals are compared as Decimal in Python: a float would make 0.1 + 0.2 another number than 0.3.
-DECIMAL = FieldType(
+DECIMAL = replace(
+    FLOAT,
     name="decimal",
-    traits=_NUMBER_TRAITS,
     parse=parse_decimal,
     range_test=numeric_range,
     comparable=_comparable(parse_decimal, Decimal),
-    read_default=jsontext.loads_stored,
-    cell=Cell.NUMBER,
-    search=Search.EQUAL,
     size=ValueSize.DIGITS,
     cast="numeric",
-    json_sql=_NUMBER_OR_TEXT,
-    json_schema=_JSON_NUMBER,
+    sum_sql=BIG_INTEGER.sum_sql,
     base_types=("numeric",),
-    markers=_NUMBER_MARKERS,
     column_sql="numeric",
     size_settings=("numeric_precision", "numeric_scale"),
     sized_column_sql="numeric({0}, {1})",

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from cms.cli import cms
-from cms.cli.finding import OK, WRONG
 from cms.cli.provider_findings import provider_findings, role_findings
+from cms.cli.structure_findings import OK, WRONG
 from cms.config import Config, load
 from tests.sso.ldap.conftest import EDITORS
 from tests.things import Stage

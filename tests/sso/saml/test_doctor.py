@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from cms.cli.finding import OK, WRONG
 from cms.cli.provider_findings import provider_findings
+from cms.cli.structure_findings import OK, WRONG
 from cms.config import Config
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cms.embedded import start
+from cms.embedded.lifetime import start
 from tests.store.embedded.servers import FAST, User, moved, python_of, temporary_folder
 
 # Not skipped but absent where they cannot be: a test that is skipped lacks something to install.

@@ -19,8 +19,7 @@ import psycopg
 
 from cms import embedded
 from cms.embedded.data_folder import DataFolder
-from cms.embedded.postgres_server import is_running
-from cms.embedded.postmaster import read_postmaster
+from cms.embedded.postgres_server import is_running, read_postmaster
 from cms.embedded.system_account import SystemAccount, own_account, run_as
 from tests.waiting import eventually
 
@@ -29,7 +28,8 @@ FAST = {"fsync": "off"}
 USER = """
 import os, signal, sys
 from pathlib import Path
-from cms.embedded import EmbeddedError, start
+from cms.embedded import EmbeddedError
+from cms.embedded.lifetime import start
 signal.signal(signal.SIGINT, signal.SIG_IGN if sys.argv[3] else signal.default_int_handler)
 try:
     programs = Path(sys.argv[2]) if sys.argv[2] else None

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cms.embedded import EmbeddedError, binaries, start
+from cms.embedded import EmbeddedError, binaries
+from cms.embedded.lifetime import start
 
 
 def program_folder(folder: Path, version: str) -> Path:

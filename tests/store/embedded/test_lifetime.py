@@ -12,7 +12,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from cms.embedded import EmbeddedError, start
+from cms.embedded import EmbeddedError
+from cms.embedded.lifetime import start
 from tests.store.embedded.servers import (
     FAST,
     User,

@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cms.embedded import start
-from cms.embedded.server_settings import machine_settings
+from cms.embedded.cluster import machine_settings
+from cms.embedded.lifetime import start
 from cms.processes.machine import GIBIBYTE, MEBIBYTE, Machine, present_machine
 from tests.store.embedded.servers import FAST, moved
 

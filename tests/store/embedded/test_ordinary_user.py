@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cms.embedded import start
+from cms.embedded.lifetime import start
 from tests.store.embedded.servers import FAST, User, running, value
 
 slow = pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from cms.embedded import start
+from cms.embedded.lifetime import start
 from tests.store.embedded.servers import FAST, kill, moved, postmaster, words
 from tests.waiting import eventually
 

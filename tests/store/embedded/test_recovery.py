@@ -12,7 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cms.embedded import EmbeddedError, binaries, start
+from cms.embedded import EmbeddedError, binaries
+from cms.embedded.lifetime import start
 from cms.embedded.system_account import account_for_new_data
 from tests.store.embedded.servers import (
     FAST,

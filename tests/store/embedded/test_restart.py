@@ -11,7 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cms.embedded import EmbeddedError, running_dsn, start
+from cms.embedded import EmbeddedError
+from cms.embedded.lifetime import running_dsn, start
 from tests.store.embedded.servers import (
     FAST,
     gone,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cms.embedded import EmbeddedError, binaries, data_folder, start
+from cms.embedded import EmbeddedError, binaries, data_folder
+from cms.embedded.lifetime import start
 from tests.store.embedded.servers import FAST, postmaster, process_info
 
 slow = pytest.mark.slow

@@ -14,7 +14,7 @@ from cms.access.policy import ADMIN
 from cms.items.read.prepare import narrow_to_key
 from cms.items.write.transaction.executor import fetch_unlimited
 from cms.query.language.ast import Caller, CallerValue, Pick, Query, Slot
-from cms.schema.field_names import FieldName
+from cms.schema.names import FieldName
 from cms.store.context import RequestContext
 from cms.store.store import Store
 

@@ -13,7 +13,7 @@ from cms.query.language.ast import And, AtField, Filter, Or
 from cms.query.language.relation_tests import has_item_test
 from cms.query.rules.payload_rules import parse_rule
 from cms.regex import compile_regex
-from cms.schema.field_names import FieldName
+from cms.schema.names import FieldName
 from cms.schema.system import SETTINGS, choices_of
 from cms.store.context import RequestContext
 from cms.store.table_hooks import (

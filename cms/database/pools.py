@@ -1,13 +1,19 @@
-"""Lends connections of a pool, after looking whether they still work."""
+"""How pools lend connections: those of the service, and that of a library which opens its own."""
 
 from __future__ import annotations
 
+import math
+import select
 import time
+from typing import Any
+from weakref import WeakKeyDictionary
 
-from psycopg_pool import ConnectionPool
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from cms.database.wire import Connection
 from cms.metrics.metrics import Metrics
+from cms.processes.polled_descriptor import PolledDescriptor
 
 
 class borrow:
@@ -47,3 +53,29 @@ class borrow:
         if wire.is_oversized or wire.is_read_only:
             self._connection.close()
         self._pool.putconn(self._connection)
+
+
+CHECK_SECONDS = 1.0
+"""How long a connection counts as alive after a check."""
+
+
+class LibraryPool(AsyncConnectionPool[AsyncConnection[Any]]):
+    """A pool that checks connections now and then, and those that something has come from.
+
+    A check takes as long as a statement of the library, which runs one for each use. But the end of
+    a connection that was idle has come from it before.
+    """
+
+    def __init__(self, **arguments: Any) -> None:
+        # Weak, so that the pool's closed connections are forgotten. Before the constructor of the
+        # base class, whose pool may check a connection as soon as it is open.
+        self._checked: WeakKeyDictionary[AsyncConnection[Any], float] = WeakKeyDictionary()
+        super().__init__(**{**arguments, "check": self._check_sometimes})
+
+    async def _check_sometimes(self, connection: AsyncConnection[Any]) -> None:
+        now = time.monotonic()
+        is_old = now - self._checked.get(connection, -math.inf) > CHECK_SECONDS
+        has_come = PolledDescriptor(connection.fileno(), select.POLLIN)
+        if is_old or has_come.is_ready():
+            await self.check_connection(connection)
+            self._checked[connection] = now

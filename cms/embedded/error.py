@@ -1,7 +1,0 @@
-"""The one error of the embedded server."""
-
-from __future__ import annotations
-
-
-class EmbeddedError(Exception):
-    """The embedded PostgreSQL cannot run; the text says why, and what to do about it."""
