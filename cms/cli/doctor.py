@@ -22,11 +22,11 @@ from cms.database.diagnosis import ServerInfo, different_settings, examine_serve
 from cms.database.migrate import MigrationError, pending
 from cms.database.session_setup import session_settings
 from cms.database.statements import statement
+from cms.distribution import OLDEST_SERVER
 from cms.errors import Refused
 from cms.flows.run import OperationType
 from cms.jobs.housekeeping import queue_state
 from cms.mail.render import template_names
-from cms.postgresql_versions import OLDEST_SERVER
 from cms.schema.dangling_settings import dangling_settings
 from cms.store.snapshot import load_snapshot
 from cms.structure.index_builds import INDEX_BUILDS

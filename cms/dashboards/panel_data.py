@@ -14,11 +14,11 @@ from cms.dashboards.pictures import Picture
 from cms.database.connections import Row
 from cms.database.wire import Call
 from cms.errors import Problem, Refused
+from cms.html_texts import html_of_markdown
 from cms.items.read.answers import json_body
 from cms.items.read.portions import may_be_large
 from cms.items.read.prepare import ReadRequest, prepare_read
 from cms.items.read.reads import fetch_item, fetch_items, with_summed_fields
-from cms.markdown import html_of_markdown
 from cms.query.language.parse import PageSizes
 from cms.query.plan.bindings import bind_values
 from cms.query.sql.statement import Statement

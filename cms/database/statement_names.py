@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import cache, partial
 
-from cms.bounded_cache import bounded_cache
+from cms.caches import bounded_cache
 from cms.database.statements import all_statements
 
 _IDENTIFIER = r'"(?:[^"]|"")+"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import array
 
 
 def parameter_texts(values: Sequence[object]) -> list[Any]:

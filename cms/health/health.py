@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
-from cms.cached_value import CachedValue
+from cms.caches import CachedValue
 from cms.health.check import ERROR, OK, WARN, Check, Report, report_of
 from cms.health.checked_parts import Part
 

@@ -9,7 +9,7 @@ from cachebox import LRUCache
 
 from cms.access.dependencies import Dependencies
 from cms.access.policy import Policy
-from cms.bounded_cache import weight_of
+from cms.caches import weight_of
 from cms.query.sql.statement import Statement
 
 MAX_STATEMENTS = 2_000

@@ -13,8 +13,8 @@ from cms.items.read.prepare import ReadRequest, prepare_read
 from cms.items.read.reads import Item, with_summed_fields
 from cms.items.transfer.formats import FORMATS
 from cms.processes.memory import LARGE, note_memory_use
-from cms.query.language.brackets import nested_params
 from cms.query.language.parse import PageSizes
+from cms.query.language.query_strings import nested_params
 from cms.query.plan.bindings import bind_values
 from cms.query.sql.statement import Statement
 from cms.store.context import RequestContext

@@ -38,7 +38,6 @@ from cms.items.write.transaction.rows import (
     not_written,
 )
 from cms.query.language.ast import Query
-from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.links import Link
 from cms.query.plan.plan import plan
 from cms.query.plan.read_plan import (
@@ -49,6 +48,7 @@ from cms.query.plan.read_plan import (
     Predicate,
     ReadPlan,
     ValueOutput,
+    inner_parts,
 )
 from cms.query.plan.sizes import written_size
 from cms.query.sql import write

@@ -19,8 +19,6 @@ from cms.query.language.ast import (
     Or,
     Some,
 )
-from cms.query.language.brackets import Brackets, as_list
-from cms.query.language.json_operands import JsonLiterals
 from cms.query.language.limits import (
     MAX_FILTER_DEPTH,
     MAX_FILTER_NODES,
@@ -28,8 +26,9 @@ from cms.query.language.limits import (
     MAX_PATTERNS,
     LimitExceeded,
 )
-from cms.query.language.literals import Literals, parse_variable
+from cms.query.language.literals import JsonLiterals, Literals, parse_variable
 from cms.query.language.operators import OPERATORS, OperandKind, Operator
+from cms.query.language.query_strings import Brackets, as_list
 from cms.regex import compile_regex
 from cms.schema.field_names import FOLLOW, FieldName, follow_name, parse_name
 

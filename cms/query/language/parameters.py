@@ -9,8 +9,8 @@ from cms.errors import invalid_query
 from cms.query.language import limits
 from cms.query.language.aggregates import AGGREGATES
 from cms.query.language.ast import Aggregate, SortTerm
-from cms.query.language.brackets import as_list
 from cms.query.language.filters import decode_json
+from cms.query.language.query_strings import as_list
 from cms.schema.field_names import FOLLOW, FieldName, FieldPath, parse_path, parse_value_path
 
 FILTER_COUNT = "filter_count"

@@ -22,7 +22,6 @@ from cms.query.language.ast import (
     Star,
     Window,
 )
-from cms.query.language.brackets import nested_params
 from cms.query.language.limits import LimitExceeded
 from cms.query.language.literals import Literals
 from cms.query.language.paging import WINDOW_MINIMUMS, PageSizes
@@ -35,6 +34,7 @@ from cms.query.language.parameters import (
     integer_of,
 )
 from cms.query.language.query_parser import DEEP_PARAMETERS, LEVEL_PARAMETERS, QueryParser, at_level
+from cms.query.language.query_strings import nested_params
 from cms.schema.field_names import FieldName, FieldPath
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -22,10 +23,15 @@ from cms.query.language.ast import (
     Star,
     Window,
 )
-from cms.query.language.cursor_parameters import parse_cursor, refuse_token, without_cursor
 from cms.query.language.filters import parse_filter
 from cms.query.language.literals import Literals
-from cms.query.language.paging import PageSizes, parse_window
+from cms.query.language.paging import (
+    PageSizes,
+    parse_cursor,
+    parse_window,
+    refuse_token,
+    without_cursor,
+)
 from cms.query.language.parameters import (
     Params,
     aggregate_of,
@@ -36,7 +42,6 @@ from cms.query.language.parameters import (
     refuse_follow,
     term_of,
 )
-from cms.query.language.search_words import SHORTEST_INDEXED, search_words
 from cms.schema.field_names import FieldName, FieldPath, parse_name
 from cms.schema.names import NAME
 
@@ -320,3 +325,23 @@ def _level_path(path: str, segment: str) -> str:
         return f"deep[{segment}]{bracket}{rest}"
     # `filter[price]` at the level `author` becomes `deep[author][_filter][price]`.
     return f"deep[{segment}][_{head}]{bracket}{rest}"
+
+
+_WORD = re.compile(r'"([^"]*)"|(\S+)')
+
+SHORTEST_INDEXED = 3
+"""Characters from which on an index helps to find a word: it is one of groups of three."""
+
+
+def search_words(text: str) -> list[str]:
+    """Return the words and phrases of a search, each once.
+
+    Words are parted by white space. A phrase begins with a quote at the start of a word, and ends
+    with the next one; any other quote is a character like others.
+    """
+    words = []
+    for match in _WORD.finditer(text):
+        phrase, word = match.groups()
+        if word or phrase.strip():
+            words.append(word or phrase)
+    return list(dict.fromkeys(words))

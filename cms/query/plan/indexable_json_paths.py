@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cms.query.plan.document_paths import JsonPath
 from cms.query.plan.read_plan import (
     All,
     AnyOf,
     Embed,
     EmbedChoice,
     Exists,
+    JsonPath,
     JsonTest,
     Order,
     Predicate,

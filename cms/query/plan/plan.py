@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from cms.errors import invalid_query
-from cms.query.language.ast import Constant, RowOutput, SearchWord, Slot
+from cms.query.language.ast import RELEVANCE, Constant, RowOutput, SearchWord, Slot
 from cms.query.language.parameters import COUNT_ESTIMATE, COUNTS, RANKED
 from cms.query.plan.bindings import Placeholder
-from cms.query.plan.conditions import predicate_of
-from cms.query.plan.count_sources import CountEstimate
-from cms.query.plan.cursor_terms import cursor_of
+from cms.query.plan.conditions import predicate_of, typed_test, value_of
 from cms.query.plan.grouping import grouping_of, unfit
 from cms.query.plan.guarded import (
     AggregateTerm,
@@ -24,11 +24,13 @@ from cms.query.plan.guarded import (
     RelatedSearch,
     RelevanceTerm,
 )
-from cms.query.plan.masked_tests import with_rules_beside
+from cms.query.plan.masks import is_restricted, with_rules_beside
+from cms.query.plan.ordering import cursor_of
 from cms.query.plan.read_plan import (
     EVERY_ROW,
     All,
     AnyOf,
+    CountEstimate,
     Embed,
     EmbedChoice,
     Exists,
@@ -38,18 +40,18 @@ from cms.query.plan.read_plan import (
     Page,
     Predicate,
     ReadPlan,
+    Relevance,
     RowValue,
+    SearchMatch,
     Value,
     ValueOutput,
     both,
 )
-from cms.query.plan.restricted_conditions import is_restricted
-from cms.query.plan.search_matches import has_search_index, relevance, search_matches
-from cms.query.plan.typed_tests import typed_test, value_of
 from cms.schema.model import Collection, Field
 from cms.schema.names import MAX_NAME_BYTES
-from cms.schema.types.field_type import Trait
-from cms.schema.types.texts import UNKNOWN
+from cms.schema.types.field_type import Search, Trait
+from cms.schema.types.numbers import INTEGER
+from cms.schema.types.texts import UNKNOWN, parse_text
 
 
 def plan(guarded: Guarded) -> ReadPlan:
@@ -296,3 +298,49 @@ def _term(term: GuardedTerm | AggregateTerm) -> Order:
     if Trait.SORTING not in value.type.traits:
         raise unfit(value, "cannot be sorted by", "sort")
     return Order(value, term.path, descending=term.descending)
+
+
+def relevance(collection: str, values: Sequence[Value], words: Sequence[SearchWord]) -> Value:
+    """Return how well a row fits the words, as a value to sort by."""
+    matches = search_matches(values, words)
+    return Value(Field(collection, RELEVANCE, INTEGER), relevance=Relevance(matches))
+
+
+def search_matches(
+    values: Sequence[Value], words: Sequence[SearchWord]
+) -> tuple[tuple[SearchMatch, ...], ...]:
+    """Return for each word its tests of the values, in their order."""
+    return tuple(_matches_of_word(values, word) for word in words)
+
+
+def _matches_of_word(values: Sequence[Value], word: SearchWord) -> tuple[SearchMatch, ...]:
+    # One parameter for all texts, however many there are.
+    text = Placeholder(word.text, parse_text, "search")
+    return tuple(SearchMatch(value, _operand(value, word, text), word.is_short) for value in values)
+
+
+def _operand(value: Value, word: SearchWord, text: Placeholder) -> Placeholder:
+    if value.type.search is Search.CONTAINED:
+        return text
+    return Placeholder(word.text, partial(_parse_or_null, value.parse), "search")
+
+
+def _parse_or_null(parse: Callable[[object], str], word: object) -> str | None:
+    """Return the parsed word, or None for a word that is no value of the type and so equals none.
+
+    As NULL it leaves the statement the same for every word.
+    """
+    try:
+        return parse(word)
+    except ValueError:
+        return None
+
+
+def has_search_index(value: Value) -> bool:
+    """Tell whether an index finds the rows in which a value holds a word."""
+    column = value.field.column
+    if column is None:
+        return False
+    if value.type.search is Search.CONTAINED:
+        return column.is_search_indexed
+    return column.is_indexed or column.is_unique

@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from cms.query.language.ast import AtField, Filter
+from cms.query.language.ast import AtField, Filter, has_item_test
 from cms.query.language.filters import parse_filter, require_not_blank
 from cms.query.language.literals import RuleLiterals
 from cms.query.language.operators import RULE_OPERATORS
-from cms.query.language.relation_tests import has_item_test
 from cms.schema.field_names import FieldName
 
 

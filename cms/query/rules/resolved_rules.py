@@ -29,10 +29,9 @@ from cms.query.language.ast import (
 )
 from cms.query.language.operators import NO_FIELD, RULE_OPERATORS, OperandKind, Operator
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
-from cms.query.plan.document_paths import JsonPath
+from cms.query.plan.conditions import require_fit
 from cms.query.plan.links import link_of
-from cms.query.plan.read_plan import Value
-from cms.query.plan.typed_tests import require_fit
+from cms.query.plan.read_plan import JsonPath, Value
 from cms.query.rules.evaluate import (
     ToComparable,
     call_function,

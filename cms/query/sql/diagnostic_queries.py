@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cms.fragment import Fragment, commas, concat, fill, name, param, text
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import array
 from cms.query.sql.columns import rows_of
 from cms.schema.model import CheckConstraint, Collection, Field, ForeignKey
 from cms.schema.system import system_table

@@ -15,13 +15,14 @@ from cms.query.plan.alternatives import (
     united_alternatives,
 )
 from cms.query.plan.bindings import Placeholder
-from cms.query.plan.document_paths import JsonPath, JsonPaths
 from cms.query.plan.read_plan import (
     EVERY_ROW,
     All,
     AnyOf,
     CallerPath,
     Exists,
+    JsonPath,
+    JsonPaths,
     JsonTest,
     LinkStep,
     Predicate,
@@ -34,9 +35,7 @@ from cms.query.plan.read_plan import (
     VisibleMembers,
 )
 from cms.query.sql import json_paths
-from cms.query.sql.columns import alias, column_of, rows_of, stored_column
-from cms.query.sql.constants import text_list
-from cms.query.sql.link_keys import key_condition
+from cms.query.sql.columns import alias, column_of, key_condition, rows_of, stored_column, text_list
 from cms.schema.types.field_type import DETERMINISTIC, Search, Trait
 
 WHOLE_WORD = 1_000_000

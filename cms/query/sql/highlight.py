@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from cms import jsontext
 from cms.fragment import Fragment, commas, concat, fill, join, param
-from cms.marked_text import marked_whole, marked_words
+from cms.html_texts import marked_whole, marked_words
 from cms.query.plan.read_plan import Highlights, ReadPlan, SearchMatch
 from cms.query.sql.expressions import expression, search_match, searched_text
 from cms.schema.types.field_type import Search

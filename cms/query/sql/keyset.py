@@ -8,8 +8,8 @@ from __future__ import annotations
 from cms.fragment import Fragment, commas, fill, param
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.read_plan import Order
+from cms.query.sql.clauses import sorted_value
 from cms.query.sql.expressions import FALSE, TRUE, join_conditions
-from cms.query.sql.sorted_values import sorted_value
 from cms.schema.types.field_type import Trait
 
 Start = Placeholder | None

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from cms.fragment import Fragment, commas, fill, name, optional, param
 from cms.query.plan.read_plan import Predicate
-from cms.query.sql.arguments import key_cast
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import array, key_cast
 from cms.query.sql.columns import rows_of
 from cms.query.sql.expressions import predicate
 from cms.query.sql.write_history import whole_row

@@ -22,22 +22,29 @@ from cms.fragment import (
 from cms.query.language.aggregates import AGGREGATES, AggregateOutput
 from cms.query.language.ast import RowOutput
 from cms.query.language.parameters import FILTER_COUNT, RANKED
-from cms.query.plan.document_paths import JsonPath
-from cms.query.plan.output_paths import output_paths
+from cms.query.plan.grouping import output_paths
+from cms.query.plan.masks import share_masks
 from cms.query.plan.read_plan import (
     AggregateValue,
     Embed,
     EmbedChoice,
     Grouping,
+    JsonPath,
     Output,
     Page,
     ReadPlan,
     Value,
     ValueOutput,
 )
-from cms.query.plan.shared_masks import share_masks
 from cms.query.sql import json_paths
-from cms.query.sql.clauses import conditions, direction, order_by, rows_up_to_limit, where
+from cms.query.sql.clauses import (
+    conditions,
+    direction,
+    order_by,
+    rows_up_to_limit,
+    sorted_value,
+    where,
+)
 from cms.query.sql.columns import (
     alias,
     numbered_outputs,
@@ -54,7 +61,6 @@ from cms.query.sql.expressions import (
 )
 from cms.query.sql.highlight import highlight_columns
 from cms.query.sql.keyset import behind
-from cms.query.sql.sorted_values import sorted_value
 from cms.schema.types.field_type import Trait
 
 MAX_RANKED = 10_000
