@@ -166,11 +166,9 @@ def at_index(problems: Iterable[Problem], index: int, *, count: int) -> list[Pro
     """Return the problems of one of `count` records, with its index where there are several."""
     if count == 1:
         return list(problems)
-    indexed: list[Problem] = []
-    for problem in problems:
-        extensions = {**problem.extensions, "index": index}
-        indexed.append(replace(problem, extensions=extensions))
-    return indexed
+    return [
+        replace(problem, extensions={**problem.extensions, "index": index}) for problem in problems
+    ]
 
 
 T = TypeVar("T")

@@ -193,12 +193,8 @@ def are_kept(fetch: Fetch) -> bool:
 
 def contents_of(rows: Sequence[tuple[Any, ...]]) -> list[Content]:
     """Return the contents of rows that hold an id, a storage location and a path in it."""
-    contents: list[Content] = []
-    for _, storage, path in rows:
-        # Rows that other programs wrote may have no content.
-        if path:
-            contents.append(Content(str(storage), str(path)))
-    return contents
+    # Rows that other programs wrote may have no content.
+    return [Content(str(storage), str(path)) for _, storage, path in rows if path]
 
 
 def too_large(max_bytes: int) -> Refused:

@@ -9,9 +9,8 @@ from cms.files import file_rows
 from cms.files.contents import FieldValues, ReceivedContent
 from cms.files.file_payloads import pop_location, require_text
 from cms.files.file_rows import WriteRequest
-from cms.files.files import create_rows
+from cms.files.files import create_file
 from cms.files.media_library import MediaLibrary
-from cms.files.upload_form import FileUpload
 from cms.items.read.prepare import ReadRequest
 from cms.items.transfer.export import export
 from cms.schema.system import FILES
@@ -40,10 +39,7 @@ def export_to_file(
     )
     # The export is streamed from the database into the location: its size does not matter.
     received = ReceivedContent(exported.filename, exported.media_type, exported.chunks)
-    with library.contents.provisional() as stored:
-        content = library.contents.put(received, location)
-        stored.append(content)
-        create_rows(library, request, [FileUpload(content, fields)])
+    create_file(library, request, received, location, fields)
 
 
 def _object(payload: Mapping[str, object], key: str) -> dict[str, object]:

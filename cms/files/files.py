@@ -39,7 +39,7 @@ def upload(library: MediaLibrary, request: WriteRequest, parts: Iterable[FormPar
     with library.contents.provisional() as stored:
         # The body ends here, long before the transaction begins: a slow client holds no connection.
         uploads = receive(library.contents, parts, stored, max_bytes=library.max_field_bytes)
-        return create_rows(library, _with_content_digest(request, uploads), uploads)
+        return _create_rows(library, _with_content_digest(request, uploads), uploads)
 
 
 def upload_json(
@@ -55,14 +55,25 @@ def upload_json(
             '"filename_download" must be a text', field="filename_download", value=abbreviated(name)
         )
     location = pop_location(fields)
+    # JSON declares no media type: the name and the first bytes decide.
+    return create_file(library, request, ReceivedContent(name, None, [raw]), location, fields)
+
+
+def create_file(
+    library: MediaLibrary,
+    request: WriteRequest,
+    received: ReceivedContent,
+    location: str | None,
+    fields: FieldValues,
+) -> bytes | None:
+    """Store a content in a location, and create its file with these fields."""
     with library.contents.provisional() as stored:
-        # JSON declares no media type: the name and the first bytes decide.
-        content = library.contents.put(ReceivedContent(name, None, [raw]), location)
+        content = library.contents.put(received, location)
         stored.append(content)
-        return create_rows(library, request, [FileUpload(content, fields)])
+        return _create_rows(library, request, [FileUpload(content, fields)])
 
 
-def create_rows(
+def _create_rows(
     library: MediaLibrary, request: WriteRequest, uploads: Sequence[FileUpload]
 ) -> bytes | None:
     """Write the rows of contents that are stored.
@@ -136,10 +147,9 @@ def _with_content_digest(request: WriteRequest, uploads: Sequence[FileUpload]) -
     idempotency = request.idempotency
     if idempotency is None:
         return request
-    descriptions: list[object] = []
-    for upload in uploads:
-        descriptions.append([upload.content.sha256, upload.content.name, upload.fields])
-    description = jsontext.dumps(descriptions)
+    description = jsontext.dumps(
+        [[upload.content.sha256, upload.content.name, upload.fields] for upload in uploads]
+    )
     digest = sha256(idempotency.request.encode() + description).hexdigest()
     return replaced(request, idempotency=replaced(idempotency, request=digest))
 

@@ -163,7 +163,9 @@ class Storage:
                 self._sync_to_disk(path)
         except Refused:
             if counted.fault is None:
-                self._remove_unanswered(path)
+                # It may have stored the content although it answered with an error.
+                with suppress(Refused):
+                    self.delete([path])
             raise
         return PutResult(counted.size, counted.hash.hexdigest())
 
@@ -184,11 +186,6 @@ class Storage:
             )
             handover.give(beginning, has_ended=upload.done)
         upload.result()
-
-    def _remove_unanswered(self, path: str) -> None:
-        """Remove a content that a location may have stored although it answered with an error."""
-        with suppress(Refused):
-            self.delete([path])
 
     def get(
         self, path: str, start: int | None = None, length: int | None = None
@@ -286,13 +283,10 @@ class Storage:
             # A client that breaks off is no fault of the location.
             if chunks is not None and chunks.fault is fault:
                 raise
-            raise self._refusal(fault) from fault
-
-    def _refusal(self, fault: BaseError | OSError) -> Refused:
-        # Without obstore's text, which holds addresses and paths.
-        if _system_error(fault) in FULL_DISK_ERRORS:
-            return insufficient_storage("storage")
-        return location_fault(self.name)
+            # Without obstore's text, which holds addresses and paths.
+            if _system_error(fault) in FULL_DISK_ERRORS:
+                raise insufficient_storage("storage") from fault
+            raise location_fault(self.name) from fault
 
 
 class Storages(Mapping[str, Storage]):

@@ -23,14 +23,7 @@ from cms.store.identity import Identity
 from cms.store.store import Store
 
 _AUTO_SPECIALS = frozenset(
-    {
-        "date-created",
-        "date-updated",
-        "user-created",
-        "user-updated",
-        "role-created",
-        "role-updated",
-    }
+    f"{value}-{event}" for value in ("date", "user", "role") for event in ("created", "updated")
 )
 """Special markers of fields that the service fills, with the time and user of the revert itself."""
 
@@ -142,11 +135,12 @@ def _former_item(store: Store, revision: str, context: RequestContext) -> _Forme
     # The revision is of a former collection of the same name.
     if int(key) <= collection.former_history.get(REVISIONS, 0):
         raise not_found("revision")
-    payload = {}
     # The whole item as a read of its columns shows it.
-    for name, value in data.items():
-        if _is_restorable(collection, collection.fields.get(name)):
-            payload[name] = value
+    payload = {
+        name: value
+        for name, value in data.items()
+        if _is_restorable(collection, collection.fields.get(name))
+    }
     return _FormerItem(collection, rows[0]["item"], payload)
 
 

@@ -55,8 +55,8 @@ from cms.query.sql import write
 from cms.query.sql.arguments import VERSION_SLOTS, ArgumentSlots, FlowsByVerb
 from cms.query.sql.expressions import predicate
 from cms.query.sql.select import top_outputs
-from cms.query.sql.single_writes import SingleStatement, StoredRowTests
 from cms.query.sql.statement import Statement
+from cms.query.sql.write import SingleStatement, StoredRowTests
 from cms.schema.model import Catalogue, Collection, Kind
 from cms.store.fetching import cached_statement, fetch_current
 from cms.store.statement_caches import CachedStatement

@@ -193,10 +193,9 @@ class QueryParser:
             )
         try:
             return self._nested_query(params, paths)
-        except limits.LimitExceeded as exceeded:
-            raise limits.LimitExceeded(_at_level(exceeded, segment)) from None
         except Refused as refused:
-            raise Refused(_at_level(refused, segment)) from None
+            kind = limits.LimitExceeded if isinstance(refused, limits.LimitExceeded) else Refused
+            raise kind(at_level(problem, segment) for problem in refused.problems) from None
 
     def _nested_query(self, deep: Params, paths: list[FieldPath]) -> Query:
         """Parse the level below; keys with an underscore are its parameters, others its fields."""
@@ -236,10 +235,10 @@ class QueryParser:
         # A word of digits comes as a number in the body of a SEARCH.
         words = search_words(str(text))
         self._tally(len(words), "words of searches", limits.MAX_SEARCH_WORDS, "search")
-        return tuple(map(self._search_word, words))
-
-    def _search_word(self, word: str) -> SearchWord:
-        return SearchWord(self.literals.slot(word), is_short=len(word) < SHORTEST_INDEXED)
+        return tuple(
+            SearchWord(self.literals.slot(word), is_short=len(word) < SHORTEST_INDEXED)
+            for word in words
+        )
 
     def _highlights(self, params: Params, *, is_grouped: bool) -> bool:
         highlights = flag_of(params, "highlight")
@@ -301,10 +300,6 @@ def _count_only(pick: Pick) -> Pick:
         return pick
     counted = (*pick.nested.aggregates, Aggregate("count", None))
     return replace(pick, nested=replace(pick.nested, aggregates=counted))
-
-
-def _at_level(refused: Refused, segment: str) -> list[Problem]:
-    return [at_level(problem, segment) for problem in refused.problems]
 
 
 def at_level(problem: Problem, segment: str) -> Problem:

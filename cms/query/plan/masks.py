@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from cms.query.language.python_comparisons import never
+from cms.query.language.operators import never
 from cms.query.plan.read_plan import (
     AggregateValue,
     All,
@@ -60,9 +60,7 @@ def share_masks(plan: ReadPlan) -> ReadPlan:
         return plan
 
     def with_shared_masks(rule: Predicate) -> Predicate:
-        parts: list[Predicate] = []
-        for part in _parts(rule):
-            parts.append(masks_by_id.get(id(part), part))
+        parts = [masks_by_id.get(id(part), part) for part in _parts(rule)]
         if len(parts) == 1:
             return parts[0]
         return AnyOf(tuple(parts))

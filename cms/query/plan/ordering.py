@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from cms.query.language.ast import CursorStart
 from cms.query.language.paging import AFTER, wrong_token
 from cms.query.plan.bindings import Placeholder, unchanged
 from cms.query.plan.guarded import GuardedQuery
@@ -49,18 +48,11 @@ def cursor_of(query: GuardedQuery, order: tuple[Order, ...]) -> Cursor | None:
         return Cursor(page.size, (), terms, digest)
     if page.start.order != digest:
         raise wrong_token()
-    return Cursor(page.size, _placeholders(page.start), terms, digest)
-
-
-def _placeholders(start: CursorStart) -> tuple[Placeholder | None, ...]:
-    placeholders: list[Placeholder | None] = []
-    for slot in start.values:
-        # Where the last item of the page before has null, there is nothing to compare with.
-        if slot is None:
-            placeholders.append(None)
-        else:
-            placeholders.append(Placeholder(slot, unchanged, AFTER))
-    return tuple(placeholders)
+    # Where the last item of the page before has null, there is nothing to compare with.
+    starts = (
+        None if slot is None else Placeholder(slot, unchanged, AFTER) for slot in page.start.values
+    )
+    return Cursor(page.size, tuple(starts), terms, digest)
 
 
 def _digest(terms: tuple[Order, ...]) -> str:

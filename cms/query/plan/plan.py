@@ -133,7 +133,7 @@ def _merge_embeds(collection: Collection, embeds: tuple[Embed, ...], field: Fiel
     """
     key = embeds[0].key
     # Nothing is fetched from the targets: the column holds the key already.
-    if all(map(_is_key_in_column, embeds)):
+    if all(embed.keys_only and embed.step.link.collection_field for embed in embeds):
         # The target still decides what is seen: a row whose item is hidden shows null.
         return ValueOutput(key, Value(field, when=AnyOf(tuple(map(_is_seen, embeds)))))
     naming_column = embeds[0].step.link.collection_field
@@ -145,11 +145,6 @@ def _merge_embeds(collection: Collection, embeds: tuple[Embed, ...], field: Fiel
         GuardedTest("_nin", (Constant(opened),)), Value(collection.fields[naming_column])
     )
     return EmbedChoice(key, embeds, Value(field, when=both(embeds[0].step.when, is_other)))
-
-
-def _is_key_in_column(embed: Embed) -> bool:
-    """Tell whether a column of the row holds all that an output shows of its items."""
-    return embed.keys_only and embed.step.link.collection_field is not None
 
 
 def _is_seen(embed: Embed) -> Predicate:
@@ -194,7 +189,7 @@ def _is_page_by_relevance(query: GuardedQuery) -> bool:
 
 def _is_indexed(query: GuardedQuery) -> list[bool]:
     """Tell of each word of a search whether an index finds the rows that hold it themselves."""
-    has_indexes = all(map(has_search_index, _search_values(query)))
+    has_indexes = all(map(_has_search_index, _search_values(query)))
     return [has_indexes and not word.is_short for word in query.search]
 
 
@@ -202,7 +197,7 @@ def _search(query: GuardedQuery) -> Predicate | None:
     """Return the condition that the row or a related item has each word; None without a search."""
     if not query.search:
         return None
-    matches_by_word = search_matches(_search_values(query), query.search)
+    matches_by_word = _search_matches(_search_values(query), query.search)
     # If no index serves the row's own values, the row is read anyway, and compared with the keys of
     # the related items one by one.
     indexed = _is_indexed(query)
@@ -219,14 +214,14 @@ def _search(query: GuardedQuery) -> Predicate | None:
 
 def _related_match(items: RelatedSearch, word: SearchWord, *, is_indexed: bool) -> Exists:
     values = list(map(value_of, items.values))
-    (matches,) = search_matches(values, [word])
+    (matches,) = _search_matches(values, [word])
     return Exists(items.step, AnyOf(matches), keys_first=items.is_indexed and is_indexed)
 
 
 def _highlights(query: GuardedQuery) -> Highlights | None:
     if not query.highlights:
         return None
-    return Highlights(search_matches(_search_values(query), query.search))
+    return Highlights(_search_matches(_search_values(query), query.search))
 
 
 def _search_values(query: GuardedQuery) -> list[Value]:
@@ -280,10 +275,8 @@ def _order(query: GuardedQuery) -> tuple[Order, ...]:
     order = []
     for term in query.sort:
         if isinstance(term, RelevanceTerm):
-            values = _search_values(query)
-            value = relevance(query.collection.name, values, query.search)
             # The best first, which is the greatest number.
-            order.append(Order(value, descending=not term.descending))
+            order.append(Order(_relevance(query), descending=not term.descending))
         else:
             order.append(_term(term))
     return tuple(order)
@@ -300,13 +293,16 @@ def _term(term: GuardedTerm | AggregateTerm) -> Order:
     return Order(value, term.path, descending=term.descending)
 
 
-def relevance(collection: str, values: Sequence[Value], words: Sequence[SearchWord]) -> Value:
-    """Return how well a row fits the words, as a value to sort by."""
-    matches = search_matches(values, words)
-    return Value(Field(collection, RELEVANCE, INTEGER), relevance=Relevance(matches))
+def _relevance(query: GuardedQuery) -> Value:
+    """Return how well a row fits the words of the search, as a value to sort by."""
+    matches = _search_matches(_search_values(query), query.search)
+    return Value(Field(query.collection.name, RELEVANCE, INTEGER), relevance=Relevance(matches))
 
 
-def search_matches(
+# Words of a search
+
+
+def _search_matches(
     values: Sequence[Value], words: Sequence[SearchWord]
 ) -> tuple[tuple[SearchMatch, ...], ...]:
     """Return for each word its tests of the values, in their order."""
@@ -336,7 +332,7 @@ def _parse_or_null(parse: Callable[[object], str], word: object) -> str | None:
         return None
 
 
-def has_search_index(value: Value) -> bool:
+def _has_search_index(value: Value) -> bool:
     """Tell whether an index finds the rows in which a value holds a word."""
     column = value.field.column
     if column is None:

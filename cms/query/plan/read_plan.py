@@ -255,16 +255,12 @@ NO_ROW = AnyOf(())
 
 def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
     """Return the condition that holds where both hold; None holds in every row."""
-    conditions: list[Predicate] = []
-    for condition in (first, second):
-        if condition is not None and condition != EVERY_ROW:
-            conditions.append(condition)
-    match conditions:
+    match [each for each in (first, second) if each is not None and each != EVERY_ROW]:
         case []:
             return None
         case [condition]:
             return condition
-        case _:
+        case conditions:
             return All(tuple(conditions))
 
 

@@ -342,14 +342,8 @@ def read_operands(
     Raises `Refused` INVALID_QUERY for an operand of a wrong type.
     """
     read_operand = operand_reader(operator, read)
-    comparables: list[object] = []
     try:
-        for value in values:
-            if value is None:
-                comparables.append(None)
-            else:
-                comparables.append(read_operand(value))
-        return tuple(comparables)
+        return tuple(None if value is None else read_operand(value) for value in values)
     except ValueError as error:
         path = f"{subject.label} {operator.name}"
         raise invalid_query(f"The rule {path}: {error}", place=path) from None

@@ -57,10 +57,7 @@ def stored_column(field: Field, level: int) -> Fragment:
 
 def numbered_outputs(values: Iterable[Fragment]) -> list[Fragment]:
     """Print values under the names c0, c1 …"""
-    outputs = []
-    for number, value in enumerate(values):
-        outputs.append(concat(value, f" AS c{number}"))
-    return outputs
+    return [concat(value, f" AS c{number}") for number, value in enumerate(values)]
 
 
 def output_columns(row: str, count: int) -> Fragment:

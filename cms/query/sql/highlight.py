@@ -43,10 +43,8 @@ def _folded_words(highlights: Highlights) -> Iterator[Fragment]:
 
 def _columns_of_field(matches: Sequence[SearchMatch]) -> list[Fragment]:
     value = searched_text(matches[0].value, expression(matches[0].value, 0))
-    tests = []
-    for match in matches:
-        # The condition of the search itself, without an index: none helps on single rows.
-        tests.append(search_match(replace(match, is_short=True), 0))
+    # The condition of the search itself, without an index: none helps on single rows.
+    tests = [search_match(replace(match, is_short=True), 0) for match in matches]
     has_word = join(" OR ", tests)
     matched_text = fill("CASE WHEN {0} THEN {1}::text END", has_word, value)
     if not _is_text(matches[0]):

@@ -152,9 +152,7 @@ def _rows_before(
     """Print rows before their change, locked: what identifies them, and values of `changing`."""
     own = reference.own
     identity = _identity("t0", own.key)
-    columns = []
-    for number, column in enumerate(identity):
-        columns.append(concat(column, f" AS k{number}"))
+    columns = [concat(column, f" AS k{number}") for number, column in enumerate(identity)]
     columns.append(text("up.revision AS parent"))
     for number, field in enumerate(changing):
         columns.append(concat("t0.", name(field.name), f" AS w{number}"))

@@ -38,6 +38,7 @@ from cms.query.plan.read_plan import (
 )
 from cms.query.sql import json_paths
 from cms.query.sql.clauses import (
+    behind,
     conditions,
     direction,
     order_by,
@@ -60,7 +61,6 @@ from cms.query.sql.expressions import (
     predicate,
 )
 from cms.query.sql.highlight import highlight_columns
-from cms.query.sql.keyset import behind
 from cms.schema.types.field_type import Trait
 
 MAX_RANKED = 10_000
@@ -119,9 +119,7 @@ def _key(plan: ReadPlan) -> Fragment:
 
 def top_outputs(plan: ReadPlan) -> list[Fragment]:
     """Print the outputs of each item, and behind them the columns that the service itself reads."""
-    columns = []
-    for item in plan.outputs:
-        columns.append(output(item, 0))
+    columns = [output(item, 0) for item in plan.outputs]
     for row_value in plan.row_values:
         columns.append(fill("{0}::text", expression(row_value.value, 0)))
     if plan.cursor:
@@ -272,10 +270,7 @@ def _related_outputs(plan: ReadPlan, level: int) -> list[Fragment]:
         return numbered_outputs(group_outputs(plan.grouping, level))
     if plan.renamed:
         return numbered_outputs(output(item, level) for item in plan.outputs)
-    outputs = []
-    for item in plan.outputs:
-        outputs.append(concat(output(item, level), " AS ", name(item.key)))
-    return outputs
+    return [concat(output(item, level), " AS ", name(item.key)) for item in plan.outputs]
 
 
 def embedded_item(item: Embed) -> Fragment:
@@ -303,10 +298,7 @@ def as_object(paths: Sequence[tuple[str, ...]]) -> Fragment:
     PostgreSQL's own function for it takes fifty keys at most, so the object is put together as
     text.
     """
-    members = []
-    for number, path in enumerate(paths):
-        members.append(_JsonMember(path, f"n.c{number}"))
-    return _object(members)
+    return _object([_JsonMember(path, f"n.c{number}") for number, path in enumerate(paths)])
 
 
 def _object(members: Sequence[_JsonMember]) -> Fragment:
@@ -332,9 +324,7 @@ def _object(members: Sequence[_JsonMember]) -> Fragment:
 
 
 def group_outputs(grouping: Grouping, level: int) -> list[Fragment]:
-    outputs = []
-    for group in grouping.groups:
-        outputs.append(group_value(group.value, level))
+    outputs = [group_value(group.value, level) for group in grouping.groups]
     for item in grouping.aggregates:
         outputs.append(aggregate_output(item, level))
     return outputs
