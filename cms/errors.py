@@ -227,11 +227,7 @@ def answer_too_large(max_bytes: int) -> Refused:
         f"The answer would be larger than {max_bytes} bytes: "
         "ask for fewer items or fields, or for an export"
     )
-    return Refused(
-        Problem(
-            "INVALID_QUERY", f"Invalid query. {reason}.", {"reason": reason, "limit": max_bytes}
-        )
-    )
+    return invalid_query(reason, limit=max_bytes)
 
 
 def invalid_token() -> Refused:

@@ -19,7 +19,7 @@ from cms.items.read.answers import json_body
 from cms.items.read.portions import may_be_large
 from cms.items.read.prepare import ReadRequest, prepare_read
 from cms.items.read.reads import fetch_item, fetch_items, with_summed_fields
-from cms.query.language.parse import PageSizes
+from cms.query.language.paging import PageSizes
 from cms.query.plan.bindings import bind_values
 from cms.query.sql.statement import Statement
 from cms.schema.system import DASHBOARDS, PANELS

@@ -119,12 +119,9 @@ def _with_clean_name(fields: Mapping[str, object]) -> FieldValues:
 def _refuse_owned(fields: Mapping[str, object], owned: frozenset[str]) -> None:
     """Refuse fields that clients cannot set, all of them in one answer."""
     # Sorted, because the order of a set differs from process to process.
-    problems = list(map(_owned_problem, sorted(owned & fields.keys())))
+    problems: list[Problem] = []
+    for name in sorted(owned & fields.keys()):
+        refused = invalid_payload("The service sets it", collection=FILES, field=name)
+        problems += refused.problems
     if problems:
         raise Refused(problems)
-
-
-def _owned_problem(name: str) -> Problem:
-    reason = "The service sets it"
-    extensions = {"reason": reason, "collection": FILES, "field": name}
-    return Problem("INVALID_PAYLOAD", f"Invalid payload. {reason}.", extensions)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from cms.errors import Refused
 from cms.query.language.ast import ParsedQuery
-from cms.query.language.parse import PageSizes, parse, parse_query_string
+from cms.query.language.paging import PageSizes
+from cms.query.language.parse import parse, parse_query_string
 from cms.query.language.query_strings import shape_of
 
 KEYS = (

@@ -25,8 +25,8 @@ from cms.query.language.ast import (
     has_search,
 )
 from cms.query.language.limits import LimitExceeded
-from cms.query.language.paging import wrong_token
-from cms.query.language.parse import PageSizes, UnreadableParameters, parse
+from cms.query.language.paging import PageSizes, wrong_token
+from cms.query.language.parse import UnreadableParameters, parse
 from cms.query.language.query_parts import refusal_of_all
 from cms.query.language.query_strings import nested_params, shape_of
 from cms.query.plan.bindings import Bindings, bind_values

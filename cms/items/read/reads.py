@@ -15,8 +15,8 @@ from cms.items.read.estimated_counts import count_estimate
 from cms.items.read.portions import may_be_large, portions_of
 from cms.items.read.prepare import ReadRequest, cursor_seal, is_singleton, prepare_read
 from cms.query.language.ast import RowOutput
+from cms.query.language.paging import PageSizes
 from cms.query.language.parameters import NEXT_CURSOR
-from cms.query.language.parse import PageSizes
 from cms.query.plan.bindings import bind_values
 from cms.query.sql.statement import Statement
 from cms.schema.defaults import default_of, is_computed

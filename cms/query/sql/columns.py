@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from cms.caches import bounded_cache
@@ -58,6 +58,12 @@ def stored_column(field: Field, level: int) -> Fragment:
 def numbered_outputs(values: Iterable[Fragment]) -> list[Fragment]:
     """Print values under the names c0, c1 …"""
     return [concat(value, f" AS c{number}") for number, value in enumerate(values)]
+
+
+def numbered_rows(arrays: Sequence[Fragment]) -> Fragment:
+    """Print rows r (c0 …, n) of an array for each column, and the number of the row from 1."""
+    labels = "".join(f"c{number}, " for number in range(len(arrays)))
+    return fill("unnest({0}) WITH ORDINALITY AS r ({1}n)", commas(arrays), text(labels))
 
 
 def output_columns(row: str, count: int) -> Fragment:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import NamedTuple, assert_never
+from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from cms.fragment import (
     EMPTY,
@@ -285,36 +285,28 @@ def embedded_item(item: Embed) -> Fragment:
     return text("row_to_json(n.*)")
 
 
-class _JsonMember(NamedTuple):
-    """A column and the keys that lead to it in an object; none do so in the object itself."""
-
-    path: tuple[str, ...]
-    column: str
-
-
 def as_object(paths: Sequence[tuple[str, ...]]) -> Fragment:
     """Print the columns c0 … as one object; its keys are parameters, as some come from the request.
 
     PostgreSQL's own function for it takes fifty keys at most, so the object is put together as
     text.
     """
-    return _object([_JsonMember(path, f"n.c{number}") for number, path in enumerate(paths)])
+    return _object({path: f"n.c{number}" for number, path in enumerate(paths)})
 
 
-def _object(members: Sequence[_JsonMember]) -> Fragment:
+def _object(columns: Mapping[tuple[str, ...], str]) -> Fragment:
     # Paths with one head make one entry: ("count",), ("sum", "a"), ("sum", "b") is {"count": n.c0,
     # "sum": {"a": n.c1, "b": n.c2}}.
-    members_by_key: dict[str, list[_JsonMember]] = {}
-    for member in members:
-        key, *rest = member.path
-        inner = _JsonMember(tuple(rest), member.column)
-        members_by_key.setdefault(key, []).append(inner)
+    columns_by_key: dict[str, dict[tuple[str, ...], str]] = {}
+    for (key, *rest), column in columns.items():
+        columns_by_key.setdefault(key, {})[tuple(rest)] = column
     entries = []
-    for key, inner_members in members_by_key.items():
-        if inner_members[0].path:
-            value = _object(inner_members)
+    for key, inner in columns_by_key.items():
+        # A path that ends here is the only one with its key.
+        if () in inner:
+            value = fill("to_json({0})", text(inner[()]))
         else:
-            value = fill("to_json({0})", text(inner_members[0].column))
+            value = _object(inner)
         label = param(f"{json.dumps(key)}:", "text")
         entries.append(fill("{0} || coalesce({1}::text, 'null')", label, value))
     return fill("('{' || {0} || '}')::json", join(" || ',' || ", entries))

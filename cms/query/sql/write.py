@@ -34,7 +34,7 @@ from cms.fragment import (
 )
 from cms.query.language.ast import Slot
 from cms.query.sql.arguments import VERSION_SLOTS, ArgumentSlots, array_type, key_cast
-from cms.query.sql.columns import numbered_outputs, output_columns
+from cms.query.sql.columns import numbered_outputs, numbered_rows, output_columns
 from cms.query.sql.write_events import event_columns, event_steps
 from cms.query.sql.write_history import (
     ACTIVITY,
@@ -326,17 +326,12 @@ def _source(columns: Sequence[Field], arguments: ArgumentSlots) -> Fragment:
     # Rows without values are sent as their number: there is no column to unnest.
     if not columns and not arguments.single:
         return fill("generate_series(1, {0}) AS r (n)", arguments.row_count())
-    values = []
-    labels = []
-    for index, field in enumerate(columns):
-        values.append(arguments.column(index, array_type(field)))
-        labels.append(text(f"c{index}"))
-    labels.append(text("n"))
+    values = [arguments.column(index, array_type(field)) for index, field in enumerate(columns)]
+    if not arguments.single:
+        return numbered_rows(values)
     # VALUES of one row lets PostgreSQL plan for one row; it guesses the rows of unnest.
-    if arguments.single:
-        values.append(text("1"))
-        return fill("(VALUES ({0})) AS r ({1})", commas(values), commas(labels))
-    return fill("unnest({0}) WITH ORDINALITY AS r ({1})", commas(values), commas(labels))
+    labels = "".join(f"c{index}, " for index in range(len(columns)))
+    return fill("(VALUES ({0})) AS r ({1}n)", commas([*values, text("1")]), text(labels))
 
 
 def _row_count(columns: Sequence[Field], arguments: ArgumentSlots) -> Fragment:
