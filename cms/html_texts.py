@@ -97,6 +97,9 @@ def _marked(text: str, spans: Iterable[_Span]) -> str:
     return "".join(parts)
 
 
+# Markdown, in bounded time
+
+
 MAX_MARKDOWN_LENGTH = 20_000
 """Characters; the HTML of a hostile text takes time that grows with the square of its length."""
 

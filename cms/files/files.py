@@ -90,7 +90,9 @@ def _create_rows(
         with attempt as context:
             call = FILE_CALLS.call(library, request, attempt, context, "create")
             folder = single_value(context.fetch(statement("find_default_folder"), ()))
-            written = file_rows.create(call, [_in_folder(row, folder) for row in rows])
+            # The folder of a client that names one comes last, and so counts.
+            in_folder = [row._replace(defaults={"folder": folder, **row.defaults}) for row in rows]
+            written = file_rows.create(call, in_folder)
             write.answer = file_rows.response_body(written, single=len(rows) == 1)
     # A repeated call gets the answer of the first one, and no file has the new contents.
     if write.is_repeated:
@@ -135,11 +137,6 @@ def _new_row(contents: Contents, upload: FileUpload) -> NewRow:
     name = str(values.get("filename_download") or upload.content.name)
     defaults = {"id": upload.content.key, "title": title_of(name), "filename_download": name}
     return NewRow(values, defaults, contents.file_columns(upload.content, name))
-
-
-def _in_folder(row: NewRow, folder: str | None) -> NewRow:
-    """Return a row that goes into a folder, unless the client names another one."""
-    return row._replace(defaults={"folder": folder, **row.defaults})
 
 
 def _with_content_digest(request: WriteRequest, uploads: Sequence[FileUpload]) -> WriteRequest:

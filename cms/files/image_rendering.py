@@ -20,7 +20,7 @@ from cms.files.image_info import upright_size
 from cms.files.image_job import ImageError, RenderJob
 from cms.files.image_steps import REDUCING_GAP, Size, apply_step, check_sides, scaled_size
 from cms.transforms.steps import ImageStep, Resize
-from cms.transforms.transform import FALLBACK_FORMAT, ImageLimits, Transform
+from cms.transforms.transform import FALLBACK_FORMAT, Transform
 
 READABLE_FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "AVIF", "GIF")
 
@@ -82,7 +82,8 @@ class _OpenedImage(NamedTuple):
 def _open(job: RenderJob) -> _OpenedImage:
     try:
         with Image.open(job.source, formats=READABLE_FORMATS) as image:
-            _check_pixels(image, job.limits)
+            if image.width * image.height > job.limits.max_pixels:
+                raise ImageError(f"The image has more than {job.limits.max_pixels} pixels")
             full_size = upright_size(image, image.getexif())
             _draft(image, full_size, job.transform.steps)
             return _OpenedImage(_upright(image), full_size)
@@ -90,11 +91,6 @@ def _open(job: RenderJob) -> _OpenedImage:
         raise
     except Exception as fault:  # a broken image makes Pillow raise whatever its parser trips over
         raise ImageError("The image is broken, or not what its type says") from fault
-
-
-def _check_pixels(image: Image.Image, limits: ImageLimits) -> None:
-    if image.width * image.height > limits.max_pixels:
-        raise ImageError(f"The image has more than {limits.max_pixels} pixels")
 
 
 def _draft(image: Image.Image, full_size: Size, steps: tuple[ImageStep, ...]) -> None:

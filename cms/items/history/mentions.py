@@ -135,6 +135,9 @@ def _notification(executor: Executor, comment: CommentText) -> Notification:
     )
 
 
+# The items that a user can read, and so may comment on and be notified of
+
+
 def readable_keys(executor: Executor, collection: str, keys: Sequence[str]) -> dict[str, str]:
     """Return keys as PostgreSQL writes them, by the keys as sent; unreadable ones are left out.
 

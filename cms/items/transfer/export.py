@@ -65,7 +65,9 @@ def _chunks(
     # An item has one key for all paths into the same nested object.
     keys = list(dict.fromkeys(path[0] for path in statement.paths))
     try:
-        return writer.write(_with_first_batch(_items(batches, statement, context)), keys)
+        items = _items(batches, statement, context)
+        # The first batch now, while a read with a stale plan can still be repeated.
+        return writer.write(_resumed(next(items, []), items), keys)
     except Conflict as conflict:
         raise with_summed_fields(conflict, statement) from conflict
 
@@ -108,11 +110,6 @@ def _items(
         elif number == 1:  # more than one batch: an export of this size leaves memory to return
             note_memory_use(LARGE)
         yield statement.items(rows)
-
-
-def _with_first_batch(batches: Iterator[list[Item]]) -> Iterator[list[Item]]:
-    """Read the first batch now, while a read with a stale plan can still be repeated."""
-    return _resumed(next(batches, []), batches)
 
 
 def _resumed(first: list[Item], rest: Iterator[list[Item]]) -> Iterator[list[Item]]:

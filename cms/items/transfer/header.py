@@ -90,6 +90,9 @@ def _source_column(call: WriteCall, field: Field) -> SourceColumn:
     )
 
 
+# Cells, read as exports write them
+
+
 MAX_SHORT_DIGITS = 17
 """Whole numbers of up to so many digits are read by `int`: all of them fit 64 bits."""
 

@@ -354,6 +354,9 @@ def _key_of(row: SourceRow, collection: Collection) -> str:
     return str(row.item.get(collection.primary_key))
 
 
+# The next batch, read while the program waits for the database
+
+
 T = TypeVar("T")
 
 

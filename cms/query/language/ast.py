@@ -334,6 +334,9 @@ EMPTY_QUERY = ParsedQuery(Query())
 """The query of a request that asks for nothing in particular: all fields."""
 
 
+# The kinds of tests in a filter at a relation: of the key, of the related item, quantifiers
+
+
 def has_key_test(filter: Filter) -> bool:
     """Tell whether a filter at a relation tests the key itself."""
     match filter:

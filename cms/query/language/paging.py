@@ -138,6 +138,9 @@ def _page_offset(page: int, size: int | None) -> int:
     return limits.MAX_OFFSET
 
 
+# Pages with a cursor: the parameters `meta=next_cursor` and `page[after]`
+
+
 AFTER = "page[after]"
 _CONFLICTING_PARAMETERS = ("offset", "aggregate", "groupBy", "group")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from cms.errors import invalid_query
 from cms.query.language import limits
@@ -143,8 +143,8 @@ def counts_of(params: Params) -> tuple[str, ...]:
     names = meta_names(params)
     if "*" in names:
         names = [*names, *COUNTS]
-    else:
-        _refuse_unknown(names)
+    elif any(name not in META for name in names):
+        raise invalid_query(f"meta takes {', '.join(META)} or *", parameter="meta")
     # One order, whatever that of the request is: both orders share one statement.
     return tuple(name for name in (*COUNTS, COUNT_ESTIMATE) if name in names)
 
@@ -152,8 +152,3 @@ def counts_of(params: Params) -> tuple[str, ...]:
 def meta_names(params: Params) -> list[str]:
     """Return what `meta` asks for, each name once."""
     return list(dict.fromkeys(names_of(params, "meta")))
-
-
-def _refuse_unknown(names: Iterable[str]) -> None:
-    if any(name not in META for name in names):
-        raise invalid_query(f"meta takes {', '.join(META)} or *", parameter="meta")

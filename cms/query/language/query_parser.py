@@ -322,6 +322,9 @@ def _level_path(path: str, segment: str) -> str:
     return f"deep[{segment}][_{head}]{bracket}{rest}"
 
 
+# Words of a search
+
+
 _WORD = re.compile(r'"([^"]*)"|(\S+)')
 
 SHORTEST_INDEXED = 3

@@ -116,6 +116,9 @@ def _put(root: dict[str, object], keys: list[str], value: object) -> None:
         group[last] = [earlier, value]
 
 
+# Shapes: requests that differ in operands only have one, which is parsed once for all of them
+
+
 _OPERAND_MARKER = "\udfff"
 """A character that no query string holds: half of a surrogate pair."""
 

@@ -82,6 +82,9 @@ def _all_on_value(tests: Iterable[FieldTest], value: Value) -> tuple[Predicate, 
     return tuple(_on_value(test, value) for test in tests)
 
 
+# Values of fields
+
+
 _COMPARED_KINDS = (OperandKind.ONE, OperandKind.LIST, OperandKind.TWO)
 """The kinds of operands that are values of the field's own type."""
 
@@ -215,6 +218,9 @@ def escape_like(text: str) -> str:
     """Return a text as part of a LIKE pattern, in which `%`, `_` and `\\` match themselves."""
     # The backslash first: it would also escape those that the others get.
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+# Values inside of JSON fields
 
 
 # The order of jsonb: texts, numbers, booleans, then arrays and objects, which are no keys. Between

@@ -124,6 +124,9 @@ def unfit(value: Value, problem: str, parameter: str) -> Refused:
     return invalid_query(reason, collection=field.collection, field=field.name, parameter=parameter)
 
 
+# Where the values of an answer stand in its items
+
+
 KeyPath = tuple[str, ...]
 """The keys that lead to a value in an item of the answer."""
 

@@ -57,6 +57,9 @@ def _is(field: str, operator: str, value: object, history: Collection) -> Predic
     return typed_test(test, Value(history.fields[field]))
 
 
+# The item in a revision, as if it were the item itself
+
+
 def on_revision_item(where: Predicate, collection: Collection) -> Predicate:
     """Return the condition that the item in a revision fulfils `where`.
 

@@ -172,6 +172,9 @@ def _grouping_parts(parts: Iterable[GroupingPart], rule_of: ReplaceRule) -> Iter
             yield replace(part, value=_value(part.value, rule_of))
 
 
+# Rules beside the tests of masked fields, where indexes serve both
+
+
 Combine = Callable[[tuple[Predicate, ...]], Predicate]
 
 

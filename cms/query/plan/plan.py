@@ -135,7 +135,10 @@ def _merge_embeds(collection: Collection, embeds: tuple[Embed, ...], field: Fiel
     # Nothing is fetched from the targets: the column holds the key already.
     if all(embed.keys_only and embed.step.link.collection_field for embed in embeds):
         # The target still decides what is seen: a row whose item is hidden shows null.
-        return ValueOutput(key, Value(field, when=AnyOf(tuple(map(_is_seen, embeds)))))
+        seen = tuple(
+            Exists(embed.step, All((embed.plan.allowed, embed.plan.where))) for embed in embeds
+        )
+        return ValueOutput(key, Value(field, when=AnyOf(seen)))
     naming_column = embeds[0].step.link.collection_field
     if naming_column is None or embeds[0].step.link.to_many:
         return embeds[0]
@@ -145,10 +148,6 @@ def _merge_embeds(collection: Collection, embeds: tuple[Embed, ...], field: Fiel
         GuardedTest("_nin", (Constant(opened),)), Value(collection.fields[naming_column])
     )
     return EmbedChoice(key, embeds, Value(field, when=both(embeds[0].step.when, is_other)))
-
-
-def _is_seen(embed: Embed) -> Predicate:
-    return Exists(embed.step, All((embed.plan.allowed, embed.plan.where)))
 
 
 def _row_value(output: RowOutput, collection: Collection) -> RowValue:

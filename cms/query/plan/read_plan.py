@@ -113,11 +113,6 @@ class Value:
         return self.type.index_cast or self.cast
 
     @property
-    def is_small_integer(self) -> bool:
-        """Whether the value is a whole number of a smaller type than its operands."""
-        return bool(self.type.index_cast)
-
-    @property
     def parse(self) -> Parse:
         """The parser of operands; it refuses what the cast in the statement would fail for."""
         return self.type.parse_rounded or self.type.parse

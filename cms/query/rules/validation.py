@@ -130,7 +130,7 @@ class _RuleValidation:
         operator = test.operator
         operands = test.values
         if operands is None:
-            operands = self._operands(test)
+            operands = tuple(self._operand(operand, operator) for operand in test.operands)
         # `_submitted` is about the payload itself, and so holds or not for whatever is sent.
         if operator.operand_kind is OperandKind.FLAG:
             passed = was_sent == operands[0]
@@ -145,10 +145,6 @@ class _RuleValidation:
         if not _compares_with_caller(test):
             extension = _operand_extension(operator, operands)
         return [self._problem(test.subject, operator.name[1:], extension)]
-
-    def _operands(self, test: RuleTest) -> tuple[object, ...]:
-        """Return operands of which some are variables."""
-        return tuple(self._operand(operand, test.operator) for operand in test.operands)
 
     def _operand(self, operand: Operand, operator: Operator) -> object:
         if isinstance(operand, CallerValue):
@@ -258,6 +254,9 @@ def _as_json(operand: object) -> object:
     if isinstance(operand, datetime):
         return operand.isoformat()
     return operand
+
+
+# Values inside of JSON
 
 
 _SCALARS = ("string", "number", "boolean")

@@ -104,6 +104,9 @@ def _slot(index: int) -> Slot:
     return Slot(index)
 
 
+# Arrays as PostgreSQL reads them: many values as one parameter
+
+
 def array(values: Sequence[str | None]) -> str:
     """Return PostgreSQL's text of an array, which the driver would build far more slowly."""
     # Most values need no escaping: joined at once, they hold no other quotes than those between

@@ -71,6 +71,9 @@ def sorted_value(term: Order, level: int) -> Fragment:
     return value
 
 
+# The start of a page with a cursor. Nulls sort as the largest values, as PostgreSQL has it.
+
+
 Start = Placeholder | None
 """The value of the last row in a term of the order; None is null."""
 

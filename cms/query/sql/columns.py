@@ -73,6 +73,9 @@ def output_columns(row: str, count: int) -> Fragment:
     return commas(text(f"{row}.c{number}") for number in range(count))
 
 
+# Links: which columns of two rows are equal
+
+
 KEY_PATTERNS = {
     field_type.cast: field_type.key_pattern
     for field_type in TYPES.values()

@@ -250,7 +250,7 @@ def _same_type(printed: Fragment, value: Value, cast: str) -> Fragment:
     PostgreSQL puts a list into a hash table only where both have the same type; otherwise it
     compares every row with the whole list.
     """
-    if value.is_small_integer and cast == value.cast:
+    if value.type.index_cast and cast == value.cast:
         return fill("({0})::{1}", printed, text(cast))
     return printed
 

@@ -50,33 +50,6 @@ class EstimateStatements:
     sample: NumberedSql | None = None
 
 
-def estimate_statements(plan: ReadPlan) -> EstimateStatements | None:
-    """Return the statements of the estimate that a plan asks for, if any."""
-    match plan.count_estimate:
-        case None:
-            return None
-        case CountEstimate.STATISTICS:
-            return EstimateStatements(_rows(plan, where(plan, 0)))
-        case CountEstimate.SAMPLE:
-            seen = conditions(predicate(plan.allowed, 0))
-            return EstimateStatements(_rows(plan, seen), _sample(plan, seen))
-
-
-def _rows(plan: ReadPlan, condition: Fragment) -> NumberedSql:
-    shape = "SELECT FROM {0} AS t0{1}"
-    return fill(shape, rows_of(plan.collection.name), condition).numbered()
-
-
-def _sample(plan: ReadPlan, seen: Fragment) -> NumberedSql:
-    # The LIMIT keeps the filter out of the inner select: it only ever reads rows of the sample.
-    shape = (
-        "SELECT count(*), count(*) FILTER (WHERE {0}) "
-        "FROM (SELECT t0.* FROM {1} AS t0{2} LIMIT {3}) AS t0"
-    )
-    table = rows_of(plan.collection.name)
-    return fill(shape, predicate(plan.where, 0), table, seen, text(str(SAMPLE_ROWS))).numbered()
-
-
 Rows = Sequence[tuple[Any, ...]]
 """The rows that PostgreSQL returns, each with the values of its columns."""
 
@@ -239,6 +212,39 @@ def _field(output: Output) -> Field | None:
     if isinstance(output, ValueOutput) and not output.value.is_computed:
         return output.value.field
     return None
+
+
+# Estimated counts (docs/query-language.md)
+
+
+def estimate_statements(plan: ReadPlan) -> EstimateStatements | None:
+    """Return the statements of the estimate that a plan asks for, if any."""
+    match plan.count_estimate:
+        case None:
+            return None
+        case CountEstimate.STATISTICS:
+            return EstimateStatements(_rows(plan, where(plan, 0)))
+        case CountEstimate.SAMPLE:
+            seen = conditions(predicate(plan.allowed, 0))
+            return EstimateStatements(_rows(plan, seen), _sample(plan, seen))
+
+
+def _rows(plan: ReadPlan, condition: Fragment) -> NumberedSql:
+    shape = "SELECT FROM {0} AS t0{1}"
+    return fill(shape, rows_of(plan.collection.name), condition).numbered()
+
+
+def _sample(plan: ReadPlan, seen: Fragment) -> NumberedSql:
+    # The LIMIT keeps the filter out of the inner select: it only ever reads rows of the sample.
+    shape = (
+        "SELECT count(*), count(*) FILTER (WHERE {0}) "
+        "FROM (SELECT t0.* FROM {1} AS t0{2} LIMIT {3}) AS t0"
+    )
+    table = rows_of(plan.collection.name)
+    return fill(shape, predicate(plan.where, 0), table, seen, text(str(SAMPLE_ROWS))).numbered()
+
+
+# The paths into JSON by which a read filters or sorts, and which an index would serve
 
 
 IndexableJsonPath = tuple[str, str]

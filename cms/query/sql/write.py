@@ -50,6 +50,36 @@ from cms.schema.model import Collection, Field
 from cms.schema.types.field_type import Trait
 
 
+class StoredRowTests(NamedTuple):
+    """Conditions on a row before the write: the caller sees it, and may write it."""
+
+    seen: Fragment
+    writable: Fragment
+
+
+@dataclass(frozen=True, slots=True)
+class SingleStatement:
+    """A write in one statement: counters, columns of the answer, and rules.
+
+    The statement writes only while the counters are those of three literals, of which `version` is
+    the first slot: it may outlive the version that it was printed for, and its caller always names
+    the present one.
+
+    Rules are conditions on a row (t0); None is no rule. `before` are tried on the row as it was.
+    `after` must hold for the row as it then is, or nothing is written. `readable` says whether the
+    caller may read that row. The answer has `rows.row_exists`, and behind it the results of
+    `readable` and of `before.seen`.
+    """
+
+    version: int
+    sent: Fragment | None = None
+    """The number of rows of an insertion; None if it is one."""
+    outputs: tuple[Fragment, ...] = ()
+    before: StoredRowTests | None = None
+    after: Fragment | None = None
+    readable: Fragment | None = None
+
+
 def insert(
     collection: Collection,
     columns: Sequence[Field],
@@ -346,34 +376,7 @@ def _cell(field: Field, column: str) -> Fragment:
     return text(field.type.write_sql.format(column, field.column.cast or field.type.cast))
 
 
-class StoredRowTests(NamedTuple):
-    """Conditions on a row before the write: the caller sees it, and may write it."""
-
-    seen: Fragment
-    writable: Fragment
-
-
-@dataclass(frozen=True, slots=True)
-class SingleStatement:
-    """A write in one statement: counters, columns of the answer, and rules.
-
-    The statement writes only while the counters are those of three literals, of which `version` is
-    the first slot: it may outlive the version that it was printed for, and its caller always names
-    the present one.
-
-    Rules are conditions on a row (t0); None is no rule. `before` are tried on the row as it was.
-    `after` must hold for the row as it then is, or nothing is written. `readable` says whether the
-    caller may read that row. The answer has `rows.row_exists`, and behind it the results of
-    `readable` and of `before.seen`.
-    """
-
-    version: int
-    sent: Fragment | None = None
-    """The number of rows of an insertion; None if it is one."""
-    outputs: tuple[Fragment, ...] = ()
-    before: StoredRowTests | None = None
-    after: Fragment | None = None
-    readable: Fragment | None = None
+# Writes in one statement: their conditions, and their answer
 
 
 def single_answer(single_statement: SingleStatement) -> Fragment:

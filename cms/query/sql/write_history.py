@@ -152,6 +152,9 @@ def _compared(field: Field, column: str) -> Fragment:
     return text(column)
 
 
+# Rows that fixed statements write, compared before and after
+
+
 # The object of members that have changed, as {"status": "active"}; all members of a row that is
 # new, and NULL of one that has not changed: json_object_agg of no rows is NULL.
 _DELTA = (
