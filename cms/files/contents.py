@@ -91,9 +91,7 @@ class Contents:
         The call has stored `bytes_before` bytes of other contents, which count towards its limit.
         Raises `Refused` CONTENT_TOO_LARGE, and then nothing is stored.
         """
-        target = self.storages.default
-        if location:
-            target = self.storages.requested(location)
+        target = self.storages.requested(location) if location else self.storages.default
         name = clean_name(received.name)
         # Each content has a path of its own: its tag and its derivatives go by the path.
         path = f"{uuid4()}{extension_on_disk(name)}"

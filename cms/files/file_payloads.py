@@ -88,23 +88,14 @@ def _not_base64() -> Refused:
     return invalid_payload('"data" must be the content in base64', field="data")
 
 
-def _id_of(element: object) -> str:
-    key = None
-    if isinstance(element, Mapping):
-        key = element.get("id")
-    if not isinstance(key, str):
-        raise invalid_payload('Each element must be an object with its "id"', field="id")
-    return key
-
-
 def _checked_element(
     element: object, check: Callable[[object], FieldValues]
 ) -> Mapping[str, object]:
     """Return a change of one of several rows, whose id is in it."""
-    key = _id_of(element)
-    assert isinstance(element, Mapping)
+    if not isinstance(element, Mapping) or not isinstance(element.get("id"), str):
+        raise invalid_payload('Each element must be an object with its "id"', field="id")
     # The id names the row here; as a change of the row the check would refuse it.
-    return {"id": key, **check(without(element, ("id",)))}
+    return {"id": element["id"], **check(without(element, ("id",)))}
 
 
 def _with_clean_name(fields: Mapping[str, object]) -> FieldValues:

@@ -32,9 +32,7 @@ class _FileInFolder(NamedTuple):
 def create(library: MediaLibrary, request: WriteRequest, payload: object) -> bytes | None:
     """Create a folder, or those of an array."""
     single = not isinstance(payload, list)
-    payloads: Sequence[object] = [payload]
-    if isinstance(payload, list):
-        payloads = payload
+    payloads: Sequence[object] = payload if isinstance(payload, list) else [payload]
     # Folders have neither defaults nor fields that the service sets.
     rows = [NewRow(_checked(item), {}, {}) for item in payloads]
     write = library.new_write(request)

@@ -24,14 +24,6 @@ from cms.transforms.transform import FALLBACK_FORMAT, Transform
 
 READABLE_FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "AVIF", "GIF")
 
-_ENCODERS: Mapping[str, str] = {
-    "jpg": "JPEG",
-    "png": "PNG",
-    "webp": "WEBP",
-    "tiff": "TIFF",
-    "avif": "AVIF",
-    "gif": "GIF",
-}
 _WITH_QUALITY: Iterable[str] = ("jpg", "webp", "avif")
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "jpg": {"optimize": True, "progressive": True},
@@ -130,7 +122,8 @@ def _save(image: Image.Image, target: Path, transform: Transform) -> str:
     # Otherwise the encoders write the original's metadata, which tell places among other things.
     image = image.copy()
     image.info = {}
-    image.save(target, _ENCODERS[image_format], **options)
+    encoder = "JPEG" if image_format == "jpg" else image_format.upper()
+    image.save(target, encoder, **options)
     return image_format
 
 

@@ -273,9 +273,7 @@ class _Import:
         if self._problems.is_full:
             self._problems.is_partial = True
             return
-        related = None
-        if not items.is_flat:
-            related = items
+        related = items if not items.is_flat else None
         write_tree(self._executor, authorizer, CompletePayload(parser, root, related))
         self._created += len(root.rows) - len(stored.keys)
         self._updated += len(stored.keys)

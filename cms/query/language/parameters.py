@@ -53,9 +53,7 @@ def names_of(params: Params, parameter: str) -> list[str]:
     # `fields=` counts as no `fields`.
     if value is None or value == "":
         return []
-    texts = value
-    if isinstance(value, str):
-        texts = [value]
+    texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise invalid_query(f"{parameter} is a list of names", parameter=parameter)
     names: list[str] = []

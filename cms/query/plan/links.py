@@ -80,17 +80,13 @@ def link_of(
     # A to-many field needs a key that the rows of the other collection can point to.
     if one is None or collection.primary_key is None:
         return None
-    near = collection.primary_key
-    if one.constraint:
-        near = one.constraint.foreign_column
+    near = one.constraint.foreign_column if one.constraint else collection.primary_key
     return Link(one, one.many_collection, near, one.many_field, to_many=True)
 
 
 def _to_one_link(catalogue: Catalogue, relation: Relation, target: str) -> Link | None:
-    far = _key(catalogue, target)
     # A foreign key may point to another unique column than the primary key.
-    if relation.constraint:
-        far = relation.constraint.foreign_column
+    far = relation.constraint.foreign_column if relation.constraint else _key(catalogue, target)
     if far is None:
         return None
     may_repeat = _may_repeat(catalogue.collections[target])

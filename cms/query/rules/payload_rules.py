@@ -30,9 +30,7 @@ def parse_rule(
 
     Raises `Refused` INVALID_QUERY with the path to the problem in the rule.
     """
-    filter_value: object = {}
-    if value is not None:
-        filter_value = require_not_blank(_exact(value), parameter)
+    filter_value: object = require_not_blank(_exact(value), parameter) if value is not None else {}
     parsed = parse_filter(
         filter_value, RuleLiterals(), parameter=parameter, operators=RULE_OPERATORS
     )

@@ -98,9 +98,7 @@ class _RuleValidation:
         # A field name at a list means some item of it, as it does in SQL.
         if isinstance(item, list):
             return self._some(step.subject, step, item, kind="some", was_sent=was_sent)
-        values: Mapping[str, object] = {}
-        if isinstance(item, Mapping):
-            values = item
+        values: Mapping[str, object] = item if isinstance(item, Mapping) else {}
         unsent = None
         # Values that were not sent are known of the item itself, not of items nested in it.
         if not step.subject.path:
@@ -238,10 +236,8 @@ def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mappin
         # The names of extensions are those of the interface: FAILED_VALIDATION has `valid`,
         # `invalid` or `substring`, by the kind of the operator.
         key = "substring"
-    elif operator.is_negated:
-        key = "invalid"
     else:
-        key = "valid"
+        key = "invalid" if operator.is_negated else "valid"
     if operator.operand_kind is OperandKind.TWO:
         return {key: values}
     return {key: values[0]}

@@ -75,10 +75,7 @@ class HighlightReader:
         if not self.fields:
             return 0
         # The folded words come first.
-        width = 1
-        for field in self.fields:
-            width += 2 if field.is_text else 1
-        return width
+        return 1 + sum(2 if field.is_text else 1 for field in self.fields)
 
     def read(self, columns: Sequence[Any]) -> dict[str, str]:
         """Return the fields in which a word is found, as HTML."""
@@ -89,9 +86,7 @@ class HighlightReader:
         marked: dict[str, str] = {}
         for field in self.fields:
             value = next(values)
-            folds = None
-            if field.is_text:
-                folds = next(values)
+            folds = next(values) if field.is_text else None
             if value is None:
                 continue
             if field.is_text:

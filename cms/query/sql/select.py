@@ -89,10 +89,7 @@ def select(plan: ReadPlan) -> Fragment:
     keeps the order of the rows: only a nested loop can carry out ON TRUE.
     """
     plan = share_masks(plan)
-    if plan.grouping:
-        outputs = group_outputs(plan.grouping, 0)
-    else:
-        outputs = top_outputs(plan)
+    outputs = group_outputs(plan.grouping, 0) if plan.grouping else top_outputs(plan)
     # For two fields, roughly: SELECT r.c0, r.c1, v.structure, v.access, v.flows, r.row_exists FROM
     # system_version AS v LEFT JOIN LATERAL (SELECT TRUE AS row_exists, t0."id" AS c0, t0."title"
     # AS c1 FROM "articles" AS t0 ORDER BY t0."id" LIMIT 100) AS r ON TRUE
@@ -303,10 +300,7 @@ def _object(columns: Mapping[tuple[str, ...], str]) -> Fragment:
     entries = []
     for key, inner in columns_by_key.items():
         # A path that ends here is the only one with its key.
-        if () in inner:
-            value = fill("to_json({0})", text(inner[()]))
-        else:
-            value = _object(inner)
+        value = fill("to_json({0})", text(inner[()])) if () in inner else _object(inner)
         label = param(f"{json.dumps(key)}:", "text")
         entries.append(fill("{0} || coalesce({1}::text, 'null')", label, value))
     return fill("('{' || {0} || '}')::json", join(" || ',' || ", entries))

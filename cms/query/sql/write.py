@@ -109,10 +109,8 @@ def insert(
     ]
     if single_statement and not arguments.single:
         single_statement = replace(single_statement, sent=_row_count(columns, arguments))
-    column_list = EMPTY
     # Rows without values take the defaults of all columns, and name none.
-    if names:
-        column_list = fill(" ({0})", commas(names))
+    column_list = fill(" ({0})", commas(names)) if names else EMPTY
     # PostgreSQL draws keys from sequences after it has sorted: in the order of the items.
     rows = fill(
         "INSERT INTO {0} AS t0{1} SELECT {2} FROM {3}{4} ORDER BY r.n RETURNING {5}",
@@ -222,9 +220,7 @@ def delete(
     """Print the deletion of rows by key; its rows are the keys and last revisions of rows found."""
     key = collection.key
     keys = arguments.column(0, key_cast(key))
-    is_deleted = fill("= ANY ({0})", keys)
-    if arguments.single:
-        is_deleted = fill("= {0}", keys)
+    is_deleted = fill("= {0}", keys) if arguments.single else fill("= ANY ({0})", keys)
     # A DELETE alone would lock the rows in the order in which it finds them.
     old = fill(
         "SELECT t0.{0} AS k{4} FROM {1} AS t0 WHERE t0.{0} {2}{3} ORDER BY t0.{0} FOR UPDATE",
