@@ -16,9 +16,8 @@ from cms.database.wire import Call
 from cms.errors import Problem, Refused
 from cms.html_texts import html_of_markdown
 from cms.items.read.answers import json_body
-from cms.items.read.portions import may_be_large
 from cms.items.read.prepare import ReadRequest, prepare_read
-from cms.items.read.reads import fetch_item, fetch_items, with_summed_fields
+from cms.items.read.reads import fetch_item, fetch_items, portions_of, with_summed_fields
 from cms.query.language.paging import PageSizes
 from cms.query.plan.bindings import bind_values
 from cms.query.sql.statement import Statement
@@ -148,7 +147,7 @@ def _prepare(store: Store, context: RequestContext, panel: Panel) -> _Read | Pan
         request = ReadRequest(query.collection, params=query.params)
         statement, literals = prepare_read(store, context, request)
         # Its rows are fetched in portions, which is impossible in a pipeline.
-        if may_be_large(store, statement):
+        if portions_of(store, statement, max_bytes=store.max_answer_size):
             return PanelData(panel, query.data_of(fetch_items(store, context, request)))
         values = bind_values(statement.values, context.bindings(literals))
     except Refused as refused:

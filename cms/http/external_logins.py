@@ -14,9 +14,11 @@ from cms.config.providers import Provider
 from cms.errors import Refused, unavailable
 from cms.http.answers.envelope import send
 from cms.http.auth import mode_of, session_body
+from cms.http.middleware.rate_limit import count_account
 from cms.http.requests.cookies import Cookies, cookie_value
 from cms.http.requests.media import check_texts, optional_text, read_json_object, required_text
 from cms.http.requests.origins import Origins
+from cms.http.requests.request import Request
 from cms.processes.wait_slots import NoFreeSlot, WaitSlots
 from cms.sso import directory_login, external_login, session_providers
 from cms.sso.directory_login import DirectoryCredentials
@@ -59,7 +61,7 @@ class ExternalLogins:
             raise unavailable(f"login provider {provider.name}", reason) from None
 
     def log_in_by_directory(
-        self, request: falcon.Request, name: str, payload: Mapping[str, object], *, mode: Mode
+        self, request: Request, name: str, payload: Mapping[str, object], *, mode: Mode
     ) -> IssuedTokens:
         """Open a session of a user of a directory, with the identifier and password of a body."""
         check_texts(payload, "password", optional=("identifier", "email", "otp"))
@@ -69,7 +71,7 @@ class ExternalLogins:
             required_text(payload, "password"),
             optional_text(payload, "otp"),
         )
-        request.context.count_account(credentials.identifier)
+        count_account(request, credentials.identifier)
         with self.asking(directory.provider):
             return directory_login.log_in(
                 self.store,
@@ -77,16 +79,16 @@ class ExternalLogins:
                 directory,
                 credentials,
                 mode=mode,
-                client=request.context.client,
+                client=request.client,
             )
 
-    def refresh(self, request: falcon.Request, token: str) -> IssuedTokens:
+    def refresh(self, request: Request, token: str) -> IssuedTokens:
         """Renew a session; if its user is a provider's that can be asked, it has to agree.
 
         Raises `Refused`: SERVICE_UNAVAILABLE where it does not answer, INVALID_PROVIDER where there
         is none of that name any more, and as `sessions.refresh` does.
         """
-        client = request.context.client
+        client = request.client
         confirmation = session_providers.confirmation_of(self.store, self.providers, token)
         if confirmation is not None:
             with self.asking(confirmation.provider):
@@ -95,7 +97,7 @@ class ExternalLogins:
 
     def finish(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
         account: ExternalAccount,
         source: LoginSource,
@@ -109,7 +111,7 @@ class ExternalLogins:
             account,
             source,
             mode=mode,
-            client=request.context.client,
+            client=request.client,
         )
         self.cookies.set_session(request, response, issued)
         return issued
@@ -120,7 +122,7 @@ class ExternalLoginResource:
         self._logins = logins
         self._origins = origins
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, provider: str) -> None:
         """Send the browser to the provider."""
         login_provider = self._logins.providers.provider(provider)
         redirect = checked_redirect(login_provider, request.get_param("redirect"))
@@ -136,7 +138,7 @@ class ExternalLoginResource:
             )
             send_browser(response, url)
 
-    def on_post(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
+    def on_post(self, request: Request, response: falcon.Response, provider: str) -> None:
         """Log in by a directory, or take the code of the second factor for a confirmed login."""
         login_provider = self._logins.providers.provider(provider)
         payload = read_json_object(request)
@@ -152,7 +154,7 @@ class ExternalLoginResource:
 
     def _finish_with_factor(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
         login_provider: Provider,
         code: str,
@@ -164,14 +166,12 @@ class ExternalLoginResource:
             raise not_begun()
         secret = self._logins.issuer.secret
         pending = PendingFactor.read(cookie, provider=login_provider.name, secret=secret)
-        request.context.count_account(pending.user)
+        count_account(request, pending.user)
         account = pending_account(self._logins.store, login_provider, pending.user)
         if account is None:
             raise not_begun()
         external_login.check_status(account)
-        external_login.check_factor(
-            self._logins.store, account, code, client=request.context.client
-        )
+        external_login.check_factor(self._logins.store, account, code, client=request.client)
         issued = self._logins.finish(request, response, account, pending.source, mode=pending.mode)
         self._logins.cookies.forget_for_login(
             request, response, _FACTOR_COOKIE, provider=login_provider.name
@@ -183,7 +183,7 @@ class CallbackResource:
     def __init__(self, logins: ExternalLogins) -> None:
         self._logins = logins
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, provider: str) -> None:
         """Take the provider's answer, with which it sends the browser back."""
         login_provider = self._logins.providers.provider(provider)
         answer = answer_of(request)
@@ -196,7 +196,7 @@ class CallbackResource:
                 send_browser(response, state.redirect)
 
     def _begun_login(
-        self, request: falcon.Request, response: falcon.Response, provider: Provider, state: str
+        self, request: Request, response: falcon.Response, provider: Provider, state: str
     ) -> LoginState:
         """Return the login that this browser has begun, and make the browser forget it."""
         name = _state_cookie(state)
@@ -211,7 +211,7 @@ class CallbackResource:
 
     def _log_in(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
         provider: Provider,
         state: LoginState,
@@ -220,7 +220,7 @@ class CallbackResource:
         client = self._logins.providers.client(provider.name)
         with self._logins.asking(provider):
             user = client.confirmed_user(state, answer)
-            accounts = ExternalAccounts(self._logins.store, provider, request.context.client)
+            accounts = ExternalAccounts(self._logins.store, provider, request.client)
             account = accounts.account_of(user.profile)
         external_login.check_status(account)
         mode = _mode_of(provider, state)
@@ -262,7 +262,7 @@ def _is_plain(character: str) -> bool:
     return character.isascii() and (character.isalnum() or character in "-_")
 
 
-def answer_of(request: falcon.Request) -> Mapping[str, str]:
+def answer_of(request: Request) -> Mapping[str, str]:
     """Return the parameters of a provider's answer, without those that are sent twice."""
     answer = {}
     for name, value in request.params.items():

@@ -34,7 +34,7 @@ COUNTED = {
     "cms.flows.secret_texts": "names of at most 100 characters",
     "cms.fragment": "templates of the code",
     "cms.http.assets": "names of files and moments, which are columns",
-    "cms.http.middleware.authentication": "tokens of at most 200 characters, or signed ones",
+    "cms.http.requests.authenticator": "tokens of at most 200 characters, or signed ones",
     "cms.http.requests.request": "names of headers in the code",
     "cms.logs": "the second",
     "cms.openapi.docs_page": "no requests",
