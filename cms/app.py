@@ -23,7 +23,7 @@ from cms.files.media_library import MediaLibrary
 from cms.flows.filter_flows import FlowPayloadFilter
 from cms.flows.flow_calls import FlowCalls
 from cms.flows.run import Services
-from cms.health.checked_parts import Part, database_check
+from cms.health.checks import Part, database_check
 from cms.health.health import Health
 from cms.http import (
     accounts,
@@ -66,7 +66,7 @@ from cms.http.requests.request import Request
 from cms.http.requests.request_body import RequestBody, close_if_unread
 from cms.logs import start_logging
 from cms.processes.memory import limit_arenas
-from cms.processes.wait_slots import WaitSlots
+from cms.processes.slots import WaitSlots
 from cms.rate_limits.limiter import RateLimiter, rate_limiter
 from cms.schema.system import (
     ACTIVITY,

@@ -14,7 +14,7 @@ from typing import TextIO
 from cms import jsontext
 from cms.config import Config
 from cms.processes.polled_descriptor import PolledDescriptor
-from cms.processes.this_thread import this_thread
+from cms.processes.slots import this_thread
 
 LEVELS = {
     # The names of the setting LOG_LEVEL; Python has no level below debug.

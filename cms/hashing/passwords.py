@@ -23,7 +23,7 @@ from cms.hashing.hash_parameters import (
     parse_hash,
 )
 from cms.hashing.hashing_queue import queue
-from cms.processes.wait_slots import WaitSlots
+from cms.processes.slots import WaitSlots
 from cms.regex import compile_regex
 
 MAX_PASSWORD_LENGTH = 1_000
@@ -237,11 +237,8 @@ def check_password(password: str, *, policy: str | None = None) -> None:
         )
     if policy and not _matches_policy(password, policy):
         extensions = {"field": "password", "path": ["password"], "type": "regex", "valid": policy}
-        raise Refused(
-            Problem(
-                "FAILED_VALIDATION", "The password does not follow the password policy.", extensions
-            )
-        )
+        sentence = "The password does not follow the password policy."
+        raise Refused(Problem("FAILED_VALIDATION", sentence, extensions))
 
 
 def digest(token: str) -> str:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import falcon
 
 from cms.auth import sessions
-from cms.auth.last_page import set_last_page
 from cms.auth.login import Credentials, login
 from cms.auth.sessions import IssuedTokens, Issuer, Mode
+from cms.auth.signed_in_calls import set_last_page
 from cms.config import Config
 from cms.errors import invalid_payload, invalid_provider, invalid_query, no_object
 from cms.http.answers.envelope import send, send_written

@@ -19,14 +19,21 @@ from cms.http.requests.cookies import Cookies, cookie_value
 from cms.http.requests.media import check_texts, optional_text, read_json_object, required_text
 from cms.http.requests.origins import Origins
 from cms.http.requests.request import Request
-from cms.processes.wait_slots import NoFreeSlot, WaitSlots
-from cms.sso import directory_login, external_login, session_providers
-from cms.sso.directory_login import DirectoryCredentials
+from cms.processes.slots import NoFreeSlot, WaitSlots
+from cms.sso import external_login, provider_clients
+from cms.sso.browser_login import (
+    FACTOR_LIFE,
+    LIFE,
+    LoginState,
+    PendingFactor,
+    checked_redirect,
+    not_begun,
+    with_reason,
+)
+from cms.sso.external_login import DirectoryCredentials
 from cms.sso.external_users import ExternalAccount, ExternalAccounts, pending_account
-from cms.sso.login_state import FACTOR_LIFE, LIFE, LoginState, PendingFactor, not_begun
 from cms.sso.provider_clients import Providers
 from cms.sso.provider_errors import ProviderError, provider_failed
-from cms.sso.redirects import checked_redirect, with_reason
 from cms.store.store import Store
 
 _STATE_COOKIE = "cms_login"
@@ -73,7 +80,7 @@ class ExternalLogins:
         )
         count_account(request, credentials.identifier)
         with self.asking(directory.provider):
-            return directory_login.log_in(
+            return external_login.log_in_by_directory(
                 self.store,
                 self.issuer,
                 directory,
@@ -89,7 +96,7 @@ class ExternalLogins:
         is none of that name any more, and as `sessions.refresh` does.
         """
         client = request.client
-        confirmation = session_providers.confirmation_of(self.store, self.providers, token)
+        confirmation = provider_clients.confirmation_of(self.store, self.providers, token)
         if confirmation is not None:
             with self.asking(confirmation.provider):
                 confirmation.require(self.store, self.issuer.secret, client)

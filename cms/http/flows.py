@@ -6,7 +6,7 @@ import falcon
 
 from cms.errors import not_found
 from cms.flows.flow_calls import FlowCalls, FlowRequest
-from cms.flows.runs import retry_run
+from cms.flows.queued_runs import retry_run
 from cms.http.answers.envelope import send_written
 from cms.http.items import send_list
 from cms.http.requests.media import idempotency_key_of, read_json

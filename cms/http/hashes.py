@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import falcon
 
-from cms.auth.hashes import DEFAULT_RANDOM_LENGTH, generate_hash, random_text, verify_hash
+from cms.auth.signed_in_calls import DEFAULT_RANDOM_LENGTH, generate_hash, random_text, verify_hash
 from cms.http.answers.envelope import send
 from cms.http.requests.media import check_texts, read_json_object, required_text
 from cms.http.requests.request import Request

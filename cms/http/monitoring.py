@@ -12,7 +12,7 @@ from cms.caches import CachedValue
 from cms.config import Config
 from cms.database.error_mapping import Stale
 from cms.errors import Refused, forbidden
-from cms.health.check import ERROR
+from cms.health.checks import ERROR
 from cms.health.health import Health, public_health
 from cms.http.answers.envelope import send
 from cms.http.answers.error_handlers import RETRY_AFTER_SECONDS

@@ -108,7 +108,7 @@ def _waits(row: Mapping[str, Any]) -> Iterator[_Wait]:
     for scope in options.get("scope") or ():
         subject, _, verb = scope.partition(".")
         event = Event(options.get("type", "action"), verb)
-        # Logins are no writes of items: cms/auth/account_history.py finds their flows itself.
+        # Logins are no writes of items: cms/auth/account_transactions.py finds their flows itself.
         if subject == AUTH:
             continue
         if subject != ITEMS:

@@ -12,7 +12,7 @@ from cms.config import Config
 from cms.database.connections import Database, single_values
 from cms.database.statements import statement
 from cms.hashing.passwords import Passwords
-from cms.processes.wait_slots import WaitSlots
+from cms.processes.slots import WaitSlots
 from cms.query.language.paging import PageSizes
 from cms.store.attempts import ATTEMPTS, ReadAttempt, Retries
 from cms.store.foreign_changes import ForeignChangeMonitor, SnapshotSource

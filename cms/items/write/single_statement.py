@@ -194,13 +194,21 @@ def _run_with_rows(
     """Write rows; raises `Refused` with the row whose value the database refuses."""
     try:
         return _run(call, shape, statement, literals)
-    except Conflict as error:
-        conflict = located(error, shape.collection, authorized.rows)
-        inquiry_set = InquirySet(shape.collection, authorized.rows)
-        inquire_on_conflict(conflict, call.context.snapshot.catalogue, [inquiry_set])
-        raise conflict from None
+    except Conflict as conflict:
+        # Not kept in a variable: its traceback would keep this frame, and so the request.
+        raise _explained(conflict, call, shape, authorized) from None
     except RowsMissing:
         raise not_written(shape.collection) from None
+
+
+def _explained(
+    conflict: Conflict, call: WriteCall, shape: WriteShape, authorized: AuthorizedSet
+) -> Conflict:
+    """Return a conflict with the place of its row, and what asks about all others."""
+    conflict = located(conflict, shape.collection, authorized.rows)
+    inquiry_set = InquirySet(shape.collection, authorized.rows)
+    inquire_on_conflict(conflict, call.context.snapshot.catalogue, [inquiry_set])
+    return conflict
 
 
 def _run(
