@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from secrets import token_bytes
+from hashlib import sha256
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cms import jsontext
 from cms.access.ip_addresses import Networks
@@ -72,14 +72,12 @@ def is_covered(name: str, grants: Iterable[Grant]) -> bool:
 class StoredGrant(Grant):
     """A permission as it is stored: the names in its rule may be of no field.
 
-    A `problem` says why the permission cannot be applied; it then grants nothing. `record` is the
-    whole permission as JSON, by which grants are told apart: in Python 1 equals true.
+    A `problem` says why the permission cannot be applied; it then grants nothing.
     """
 
     rule: Filter = EVERYTHING
     validation: PayloadRule | None = None
     problem: str | None = None
-    record: bytes = b""
 
 
 class CallerValues(NamedTuple):
@@ -106,17 +104,13 @@ class SharedItem:
     public: Policy
 
 
-# Policies are compared by identity: comparing grants for each request would be slow, and the name
-# of a policy does not identify its grants.
+# Policies are compared by identity: comparing grants for each request would be slow.
 @dataclass(frozen=True, slots=True, eq=False)
 class Policy:
     """The rights of a caller: an administrator may do everything, others what is granted.
 
-    Statements are cached under its name, and compared with the grants of the next caller. `views`
-    caches what the caller sees of each collection; each view is compared with the structure under
-    which it is used. With `shared` the caller sees one item and its related rows. `rights` is an
-    object that identifies this policy and is never copied, so that a comparison with it is valid
-    for these grants only.
+    Statements are cached under its name, so two policies of one name must grant the same. With
+    `shared` the caller sees one item and its related rows.
     """
 
     is_admin: bool = False
@@ -124,8 +118,6 @@ class Policy:
     has_app_access: bool = False
     grants: Mapping[GrantKey, tuple[StoredGrant, ...]] = field(default_factory=dict)
     shared: SharedItem | None = None
-    rights: object = field(init=False, default_factory=object, repr=False)
-    views: dict[GrantKey, Any] = field(init=False, default_factory=dict, repr=False)
 
     def granted(self, collection: str, action: str) -> tuple[StoredGrant, ...]:
         """Return the grants for a collection and an action that can be applied."""
@@ -176,19 +168,17 @@ def policy_of(
     )
 
 
-def grants_of(
-    rows: Iterable[Mapping[str, object]], former: Policy | None = None
-) -> list[StoredGrant]:
-    """Return rows of `system_permissions` as grants; those in `former` are not parsed again."""
-    known: dict[bytes, StoredGrant] = {}
-    if former:
-        for former_grants in former.grants.values():
-            for grant in former_grants:
-                known[grant.record] = grant
-    grants: list[StoredGrant] = []
-    for row in rows:
-        grants.append(known.get(_record_text(row)) or grant_of(row))
-    return grants
+def name_of(source: str) -> str:
+    """Return the name of a policy that is made of `source` alone: its digest."""
+    return sha256(source.encode()).hexdigest()
+
+
+def grants_of(permissions: str) -> list[StoredGrant]:
+    """Return a list of rows of `system_permissions`, as JSON, as grants."""
+    rows = jsontext.loads_stored(permissions)
+    if not isinstance(rows, list):
+        return []
+    return list(map(grant_of, rows))
 
 
 def grant_of(row: Mapping[str, object]) -> StoredGrant:
@@ -213,7 +203,6 @@ def grant_of(row: Mapping[str, object]) -> StoredGrant:
         rule_source=row["permissions"],
         # One problem is enough: a permission that cannot be read as a whole grants nothing.
         problem=next(iter(problems), None),
-        record=_record_text(row),
     )
 
 
@@ -246,14 +235,6 @@ def _presets(value: object, problems: list[str]) -> Mapping[str, object]:
         problems.append("presets is no object")
         return {}
     return value
-
-
-def _record_text(row: Mapping[str, object]) -> bytes:
-    try:
-        return jsontext.dumps(row)
-    except TypeError:
-        # A column of JSON may hold values that are nested too deeply, or half a surrogate pair.
-        return token_bytes()  # equals no other record
 
 
 def parse_permissions(value: object) -> Filter:

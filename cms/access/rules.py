@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import cast
 
-from cms.access.dependencies import TracedCatalogue
 from cms.access.filter_guard import FilterGuard
 from cms.access.guarded_rules import GuardedGrant, GuardedRule, with_rule
 from cms.access.history_rules import HISTORY_COLLECTIONS, narrow_to_items
 from cms.access.name_guard import NameGuard, ViewLookup
 from cms.access.policy import Policy, SharedItem, StoredGrant
+from cms.access.recorded_lookups import RecordingCatalogue
 from cms.access.shares import ShareRules, for_nobody
 from cms.access.views import CachedView, View, unite_grants
 from cms.errors import Refused
@@ -35,33 +36,31 @@ _SAMPLE_BINDINGS = Bindings((), _SAMPLE_ID, _SAMPLE_ID)
 def view_lookup(policy: Policy, catalogue: Catalogue, action: str = "read") -> ViewLookup:
     """Return a lookup of what a caller sees of each collection for an action.
 
-    The policy caches the views, so that its rules are guarded only once. The policy outlives a
-    structure, so a cached view is used only if its dependencies are the same in the catalogue.
+    The catalogue caches the views, so that the rules of a policy are guarded only once.
     """
-    whole = catalogue.whole if isinstance(catalogue, TracedCatalogue) else catalogue
+    recording = catalogue if isinstance(catalogue, RecordingCatalogue) else None
+    whole = recording.whole if recording else catalogue
 
     def lookup(name: str) -> View | None:
-        # The view of an administrator is made sooner than compared.
-        if policy.is_admin:
+        # The view of an administrator is made sooner than looked up. Names of no collection come
+        # from requests, and must not fill the cache.
+        if policy.is_admin or catalogue.collections.get(name) is None:
             return _view(name, policy, catalogue, action)
-        cached = policy.views.get((name, action))
-        if cached is None or not cached.dependencies.hold_in(whole):
-            cached = policy.views[name, action] = _cached_view(name, policy, whole, action)
-        if isinstance(catalogue, TracedCatalogue):
-            catalogue.dependencies.add(cached.dependencies)
+        key = policy, name, action
+        # The library's types forget that there may be none.
+        cached = cast("CachedView | None", whole.views.get(key))
+        if cached is None:
+            cached = whole.views[key] = _cached_view(name, policy, whole, action)
+        if recording:
+            recording.names.update(cached.looked_up)
         return cached.view
 
     return lookup
 
 
 def _cached_view(name: str, policy: Policy, whole: Catalogue, action: str) -> CachedView:
-    traced = TracedCatalogue(whole, policy)
-    dependencies = traced.dependencies
-    dependencies.grants[name, action] = policy.grants.get((name, action), ())
-    # These depend on all grants; what a share shows depends on those of others as well.
-    if policy.shared or name in HISTORY_COLLECTIONS:
-        dependencies.lasting = False
-    return CachedView(_view(name, policy, traced, action), dependencies)
+    catalogue = RecordingCatalogue(whole)
+    return CachedView(_view(name, policy, catalogue, action), catalogue.names)
 
 
 def _view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> View | None:

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cms.access.dependencies import Dependencies
 from cms.access.guarded_rules import UNRESTRICTED, GuardedGrant, GuardedRule, any_of
-from cms.access.policy import Policy
 from cms.query.plan.read_plan import VisibleMembers
 from cms.schema.field_names import FieldName
-from cms.schema.model import Catalogue, Collection
+from cms.schema.model import Collection
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +51,13 @@ class View:
 
 
 class CachedView(NamedTuple):
-    """A view in the cache of a policy, None where nothing is shown, and its dependencies."""
+    """A view in the cache of a catalogue, None where nothing is shown.
+
+    `looked_up` are the collections that were looked up for it.
+    """
 
     view: View | None
-    dependencies: Dependencies
-
-
-def with_views(policy: Policy, former: Policy) -> Policy:
-    """Return a policy with those views of a former one that its grants lead to as well.
-
-    If all grants are the same, it is the former one.
-    """
-    if former.grants == policy.grants and former.has_app_access == policy.has_app_access:
-        return former
-    for key, cached in former.views.copy().items():
-        if cached.dependencies.hold_for(policy):
-            policy.views[key] = cached
-    return policy
-
-
-def drop_old_views(policy: Policy, catalogue: Catalogue) -> None:
-    """Drop the views of other structures from a policy, with the collections that they hold."""
-    for key, cached in policy.views.copy().items():
-        if not cached.dependencies.hold_in(catalogue):
-            # A request that comes between makes its view again.
-            policy.views.pop(key, None)
+    looked_up: Set[str]
 
 
 def unite_grants(collection: Collection, grants: tuple[GuardedGrant, ...]) -> View:

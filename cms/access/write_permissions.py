@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from cachebox import LRUCache
 
 from cms.access.abilities import effective_grants
-from cms.access.dependencies import TracedCatalogue
 from cms.access.guard import view_of
 from cms.access.guarded_rules import (
     NO_ROWS,
@@ -20,6 +19,7 @@ from cms.access.guarded_rules import (
     any_of,
 )
 from cms.access.policy import GrantKey, Policy, StoredGrant, is_covered
+from cms.access.recorded_lookups import RecordingCatalogue
 from cms.access.views import any_rule, grants_covering, rules_of
 from cms.caches import bounded_cache
 from cms.errors import forbidden
@@ -177,10 +177,10 @@ class WritePermissions:
         return all(grant.rule == UNRESTRICTED for grant in self.grants(collection, action))
 
 
-def note_rules(
-    policy: Policy, collection: Collection, action: str, catalogue: TracedCatalogue
+def record_rules(
+    policy: Policy, collection: Collection, action: str, catalogue: RecordingCatalogue
 ) -> None:
-    """Note the dependencies of all rules on rows that `WritePermissions` has for an action."""
+    """Record the lookups of all rules on rows that `WritePermissions` has for an action."""
     catalogue.collections.get(collection.name)
     effective_grants(policy, collection, action, catalogue)
     view_of(collection.name, catalogue=catalogue, policy=policy)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from cachebox import LRUCache
 
 from cms.schema.referential_actions import ReferentialActions
 from cms.schema.system import system_table
@@ -13,6 +15,9 @@ from cms.schema.types import MASKED_SQL
 from cms.schema.types.field_type import FieldType, Search
 
 Json = Mapping[str, object]
+
+MAX_VIEWS = 10_000
+"""Views of collections in the cache of a catalogue, of all policies together."""
 
 
 class ConstraintRequest(StrEnum):
@@ -329,8 +334,10 @@ class Catalogue:
     actions: ReferentialActions = field(default_factory=ReferentialActions)
     reserved_tables: tuple[str, ...] = ()
     """Tables of other programs that are no collections, because of the service's prefix."""
-    identity: object = field(init=False, default_factory=object, compare=False, repr=False)
-    """Tells this catalogue from all others, and keeps nothing of it alive."""
+    views: LRUCache[Hashable, Any] = field(
+        init=False, default_factory=lambda: LRUCache(MAX_VIEWS), compare=False, repr=False
+    )
+    """What callers see of the collections, for `cms.access.rules`."""
 
     @classmethod
     def of(

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from cms import jsontext
 from cms.access.app_access import PUBLIC_SETTINGS_GRANT, app_grants
 from cms.access.ip_addresses import networks_of, require_address
-from cms.access.policy import ADMIN, Actor, Policy, grants_of, policy_of
-from cms.access.views import with_views
+from cms.access.policy import ADMIN, Actor, Policy, grants_of, name_of, policy_of
 from cms.database.connections import Fetch, Row
 from cms.database.statements import statement
 from cms.errors import forbidden, invalid_token
@@ -115,10 +114,10 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
         raise invalid_token()
     policy = ADMIN
     if not row.is_admin:
-        # All callers with the same roles share a policy, and with it the statements that it allows.
-        name = ",".join(row.roles) or "public"
+        # Callers who are granted the same share a policy, and with it the statements that it
+        # allows.
         policy = snapshot.policies.setdefault_with(
-            name, lambda: _policy(name, row, snapshot.former_policies.pop(name, None))
+            (row.has_app_access, row.permissions), lambda: _policy(row)
         )
     return Actor(
         policy,
@@ -130,17 +129,12 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     )
 
 
-def _policy(name: str, row: _ActorRow, former: Policy | None) -> Policy:
-    """Return the policy of a caller, with all parts of the `former` one that are still the same."""
-    records = jsontext.loads_stored(row.permissions)
-    if not isinstance(records, list):
-        records = []
-    grants = grants_of(records, former)
+def _policy(row: _ActorRow) -> Policy:
+    grants = grants_of(row.permissions)
     if row.has_app_access:
         grants += app_grants(grants)
     # Everybody may read the public part of the settings.
     grants.append(PUBLIC_SETTINGS_GRANT)
-    policy = policy_of(name, grants, has_app_access=row.has_app_access)
-    if former is None:
-        return policy
-    return with_views(policy, former)
+    # All of the above follows from these two.
+    name = name_of(f"{row.has_app_access} {row.permissions}")
+    return policy_of(name, grants, has_app_access=row.has_app_access)

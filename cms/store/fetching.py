@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import cast
 
-from cms.access.policy import Policy
 from cms.database.connections import Fetch, Row
 from cms.fragment import Fragment
 from cms.query.plan.bindings import Bindings, bind_values
@@ -22,16 +21,11 @@ def cached_statement(
     snapshot: Snapshot,
     key: Hashable,
     make_statement: Callable[[], CachedStatement],
-    *,
-    policy: Policy | None = None,
 ) -> Statement:
-    """Return the statement of a write from the cache, or make it; counts which.
-
-    Without a `policy` it is the same whatever the rights are.
-    """
+    """Return the statement of a write from the cache, or make it; counts which."""
     # The library's types forget that there may be none.
     cached = cast("CachedStatement | None", snapshot.write_statements.get(key))
-    if cached is not None and (policy is None or cached.is_for(policy)):
+    if cached is not None:
         store.database.metrics.count_plan_cache_hit()
         return cached.statement
     store.database.metrics.count_plan_cache_miss()

@@ -13,8 +13,8 @@ from cms.access.policy import (
     CallerValues,
     Policy,
     SharedItem,
-    StoredGrant,
-    grant_of,
+    grants_of,
+    name_of,
     policy_of,
 )
 from cms.access.shares import all_grants, role_grants
@@ -61,9 +61,8 @@ def find_share_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Ac
     if row is None:
         raise invalid_token()
     check_version(snapshot, Version(*row[:3]))
-    # Policies of roles are called after ids of roles, in which no colon stands.
     policy = snapshot.share_policies.setdefault_with(
-        f"share:{row.id}", lambda: _policy(row, snapshot.catalogue)
+        row.id, lambda: _policy(row, snapshot.catalogue)
     )
     networks = networks_of(jsontext.loads_stored(row.networks))
     return Actor(policy, None, row.role, networks=networks, session=identity.session)
@@ -78,26 +77,21 @@ def find_share(fetch: Fetch, identity: Identity) -> ShareRow | None:
 
 
 def _policy(row: ShareRow, catalogue: Catalogue) -> Policy:
+    # All of the below follows from the row, which holds the version of the structure.
+    name = name_of(repr(row._replace(seconds_left=None)))
     grants = all_grants(row.collection, catalogue)
     if not row.is_admin:
-        grants = role_grants(_grants(row.permissions), row.collection, catalogue)
+        grants = role_grants(grants_of(row.permissions), row.collection, catalogue)
     creator = ADMIN
     if not row.creator_is_admin:
-        creator = policy_of(f"creator:{row.id}", _grants(row.creator_permissions))
-    public = _grants(row.public_permissions)
+        creator = policy_of(f"creator {name}", grants_of(row.creator_permissions))
+    public = grants_of(row.public_permissions)
     shared = SharedItem(
         row.collection,
         row.item,
-        role=policy_of(f"role:{row.id}", grants),
+        role=policy_of(f"role {name}", grants),
         creator=creator,
         creator_values=CallerValues(row.creator, row.creator_role),
-        public=policy_of(f"public:{row.id}", public),
+        public=policy_of(f"public {name}", public),
     )
-    return policy_of(f"share:{row.id}", [*grants, *public, PUBLIC_SETTINGS_GRANT], shared=shared)
-
-
-def _grants(permissions: str) -> list[StoredGrant]:
-    records = jsontext.loads_stored(permissions)
-    if not isinstance(records, list):
-        return []
-    return list(map(grant_of, records))
+    return policy_of(name, [*grants, *public, PUBLIC_SETTINGS_GRANT], shared=shared)

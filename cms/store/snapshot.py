@@ -12,7 +12,7 @@ from cachebox import LRUCache
 
 from cms import jsontext
 from cms.access.policy import Actor, Policy
-from cms.access.views import drop_old_views
+from cms.access.recorded_lookups import changed_collections
 from cms.caches import bounded_cache
 from cms.database.connections import Fetch, Row, Transaction
 from cms.database.statements import statement
@@ -27,8 +27,8 @@ from cms.store.statement_caches import MAX_STATEMENTS, StatementCache, statement
 log = logging.getLogger("cms.store")
 
 MAX_ACTORS = 5_000
-MAX_CLEARED_POLICIES = 100
-"""Policies of each cache that one change clears of old views: a few milliseconds of work."""
+MAX_PERMISSIONS_BYTES = 8_000_000
+"""Bytes of the permissions that cached policies are made of."""
 MAX_DOCUMENT_BYTES = 16_000_000
 """Bytes of the cached descriptions of a snapshot for its callers."""
 
@@ -72,10 +72,10 @@ class Snapshot:
     """The fingerprint of the structure: see `cms.store.foreign_changes`."""
     events: EventFlows = NO_EVENT_FLOWS
     actors: LRUCache[Hashable, Actor] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
-    policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
-    former_policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
-    """Policies of older rights, whose unchanged parts newer ones of the same names take over.
-    """
+    policies: LRUCache[Hashable, Policy] = field(
+        default_factory=lambda: bounded_cache(MAX_PERMISSIONS_BYTES, lambda _: 0)
+    )
+    """Policies by all that they are made of, so that they are the same under any snapshot."""
     share_actors: LRUCache[Hashable, Actor] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     """Callers with a token of a share, whose policies belong to one structure."""
     share_policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
@@ -204,7 +204,7 @@ class Snapshots:
 
 
 def _with_rights(version: Version, before: Snapshot, events: EventFlows) -> Snapshot:
-    """Return a snapshot of the same structure: statements are compared with the caller's rights."""
+    """Return a snapshot of the same structure: the keys of statements name the rights."""
     return Snapshot(
         version,
         before.structure,
@@ -219,65 +219,39 @@ def _with_rights(version: Version, before: Snapshot, events: EventFlows) -> Snap
 def _carried_over(before: Snapshot, current: Snapshot) -> Snapshot:
     """Return a new snapshot, with the valid entries of the one before in its caches.
 
-    A statement, or a view of a policy, records its dependencies (`cms.access.dependencies`). After
-    a change of structure a statement stays if its collections and relations have not changed; after
-    a change of rights it stays in the cache, and is compared with the grants of the next caller.
-    Callers stay with their policies: a view of a policy is compared with the structure when it is
-    used. So the time of a change does not depend on the number of cached callers.
+    After a change of structure these are the statements for which no changed collection was looked
+    up. After a change of rights they are all: their keys name the policies by what these grant.
     """
     # If the counters are the same, the snapshot before was found stale for another reason.
     if current.version == before.version:
         return current
-    # Snapshots of one structure share their statements, which are compared with rights when used.
+    # Snapshots of one structure share their statements.
     if current.structure is not before.structure:
-        _carry_statements(before.prepared_reads, current.prepared_reads, current.catalogue)
-        _carry_statements(before.statements, current.statements, current.catalogue)
-        _carry_statements(before.write_statements, current.write_statements, current.catalogue)
-    current = _with_callers(before, current)
-    for policies in (current.policies, current.former_policies):
-        _clear_some(policies, current)
-    return current
+        changed = changed_collections(before.catalogue, current.catalogue)
+        _carry_statements(before.prepared_reads, current.prepared_reads, changed)
+        _carry_statements(before.statements, current.statements, changed)
+        _carry_statements(before.write_statements, current.write_statements, changed)
+    return _with_callers(before, current)
 
 
-def _carry_statements(old: StatementCache, new: StatementCache, catalogue: Catalogue) -> None:
+def _carry_statements(old: StatementCache, new: StatementCache, changed: Set[str]) -> None:
     # The statements that were used longest ago come first, so they are still the first to be
     # dropped.
     for key, cached in old.copy().items():
-        if cached.dependencies.hold_in(catalogue):
+        if cached.outlives(changed):
             new.setdefault(key, cached)
 
 
 def _with_callers(before: Snapshot, current: Snapshot) -> Snapshot:
-    """Return a snapshot with the callers of the one before, as far as their rights are the same.
+    """Return a snapshot with the policies of the one before, and with its callers if it may.
 
     To look up a caller with many permissions, and to parse these, takes longer than to load a
-    changed collection. Both snapshots then share the caches, because their rights are the same. If
-    the rights differ, only the policies of the snapshot before are kept, so that new policies of
-    the same names can be compared with them; rights of deleted roles must not stay longer.
+    changed collection. Both snapshots then share the caches.
     """
+    current = replace(current, policies=before.policies)
     if before.version.access != current.version.access:
-        return replace(current, former_policies=before.policies)
-    return replace(
-        current,
-        actors=before.actors,
-        policies=before.policies,
-        former_policies=before.former_policies,
-    )
-
-
-def _clear_some(policies: LRUCache[str, Policy], current: Snapshot) -> None:
-    """Clear some policies of views of older structures, which would keep old collections.
-
-    Only policies that nobody uses have any for long. Each change clears another slice of all
-    policies.
-    """
-    every = list(policies.copy().values())
-    slices = -(-len(every) // MAX_CLEARED_POLICIES)
-    if not slices:
-        return
-    first = current.version.structure % slices * MAX_CLEARED_POLICIES
-    for policy in every[first : first + MAX_CLEARED_POLICIES]:
-        drop_old_views(policy, current.catalogue)
+        return current
+    return replace(current, actors=before.actors)
 
 
 def _warn_about_reserved_tables(current: Snapshot, before: Snapshot | None) -> None:

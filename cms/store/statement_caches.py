@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from typing import NamedTuple
 
 from cachebox import LRUCache
 
-from cms.access.dependencies import Dependencies
-from cms.access.policy import Policy
 from cms.caches import weight_of
 from cms.query.sql.statement import Statement
 
@@ -18,15 +16,19 @@ MAX_STATEMENT_CHARACTERS = 8_000_000
 
 
 class CachedStatement(NamedTuple):
-    """A statement, its dependencies, and the literals of the read that it was made for."""
+    """A statement, and the literals of the read that it was made for.
+
+    It is the same as long as none of the collections changes that were `looked_up` for it; None for
+    one that may depend on all of the structure. Other rights are another key.
+    """
 
     statement: Statement
-    dependencies: Dependencies
+    looked_up: Set[str] | None
     literals: tuple[object, ...] = ()
 
-    def is_for(self, policy: Policy) -> bool:
-        """Tell whether the statement is valid for a policy, whose name is in the key."""
-        return self.dependencies.hold_for(policy)
+    def outlives(self, changed: Set[str]) -> bool:
+        """Tell whether the statement is the same after these collections have changed."""
+        return self.looked_up is not None and self.looked_up.isdisjoint(changed)
 
 
 StatementCache = LRUCache[Hashable, CachedStatement]

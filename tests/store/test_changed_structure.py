@@ -162,7 +162,7 @@ def parts(structure: Structure) -> dict[str, Any]:
     """Return all that a structure is made of, with the order of what has one."""
     catalogue = structure.catalogue
     parts_by_name: dict[str, Any] = {
-        name: getattr(catalogue, name) for name in Catalogue.__slots__ if name != "identity"
+        name: getattr(catalogue, name) for name in Catalogue.__slots__ if name != "views"
     }
     parts_by_name["order"] = list(catalogue.collections)
     parts_by_name["fields"] = {key: list(one.fields) for key, one in catalogue.collections.items()}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 
-from cms.access.dependencies import TracedCatalogue
 from cms.access.guard import view_of
 from cms.access.policy import ADMIN, Actor, Policy
+from cms.access.recorded_lookups import RecordingCatalogue
 from cms.database.statements import statement
 from cms.hashing.passwords import digest
 from cms.query.sql.statement import Statement
@@ -20,9 +19,9 @@ from cms.schema.model import Catalogue, Collection
 from cms.store import snapshot as snapshot_module
 from cms.store.actors import known_actor
 from cms.store.identity import Identity
-from cms.store.snapshot import MAX_CLEARED_POLICIES, Snapshot
+from cms.store.snapshot import Snapshot
 from tests.client import Client
-from tests.store.test_outliving_statements import ROLE, TABLES, TOKEN, permit
+from tests.store.test_outliving_statements import ROLE, TABLES, TOKEN, permit, policy_of_member
 
 
 @pytest.fixture
@@ -129,23 +128,6 @@ def test_an_enum_that_is_made_again_is_still_compared_where_a_connection_rested(
         assert (answer.status, answer.body) == (200, {"data": [{"name": "One"}]}), answer
 
 
-def test_rights_of_roles_that_are_gone_do_not_stay(
-    api: Client, member: Client, connection: psycopg.Connection[Any]
-) -> None:
-    assert member.get("/items/cats").status == 200
-    connection.execute(b"DELETE FROM system_users WHERE role = %s", (ROLE,))
-    connection.execute(b"DELETE FROM system_permissions WHERE role = %s", (ROLE,))
-    connection.execute(b"DELETE FROM system_roles WHERE id = %s", (ROLE,))
-    for _ in range(20):
-        connection.execute(
-            b"UPDATE system_version SET structure = structure + 1, access = access + 1"
-        )
-        assert api.get("/items/books").status == 200
-    gc.collect()
-    policies = [thing for thing in gc.get_objects() if type(thing) is Policy]
-    assert ROLE not in {policy.name for policy in policies}
-
-
 def test_a_role_that_is_made_again_under_its_id_has_its_new_rights_alone(
     api: Client, member: Client, connection: psycopg.Connection[Any]
 ) -> None:
@@ -196,22 +178,13 @@ def test_a_policy_shows_each_of_two_structures_its_own_view(
     connection.execute(b"UPDATE system_version SET structure = structure + 1")
     assert member.get("/items/cats").status == 200
     after = snapshots.current()
-    policy = after.policies[ROLE]
-    assert policy is before.policies[ROLE]
+    policy = policy_of_member(member)
     for _ in range(3):
         for snapshot, has_more in ((before, False), (after, True)):
             view = view_of("cats", catalogue=snapshot.catalogue, policy=policy)
             assert view
             assert view.includes("more") is has_more
             assert view.collection is snapshot.catalogue.collections["cats"]
-
-
-def test_a_policy_with_other_grants_has_no_rights_of_the_first() -> None:
-    first = Policy(name="one")
-    for other in (replace(first), replace(first, grants={}), first.with_grants("two", {})):
-        assert other.rights is not first.rights
-        assert other != first
-        assert other.views is not first.views
 
 
 def test_a_share_belongs_to_one_structure(
@@ -228,42 +201,20 @@ def test_a_share_belongs_to_one_structure(
     assert (len(later.share_actors), len(later.share_policies)) == (0, 0)
 
 
-def test_a_change_is_as_quick_with_many_role_sets(
-    api: Client, member: Client, connection: psycopg.Connection[Any]
-) -> None:
-    """It looks at a bounded number of policies, and after some changes has looked at all."""
-    assert member.get("/items/cats").status == 200
-    snapshots = api.app.store.snapshots
-    snapshot = snapshots.current()
-    known = snapshot.policies[ROLE]
-    for number in range(3 * MAX_CLEARED_POLICIES - 1):
-        policy = Policy(name=f"role {number}", grants=known.grants)
-        snapshot.policies[policy.name] = policy
-        view_of("cats", catalogue=snapshot.catalogue, policy=policy)
-    policies = list(snapshot.policies.copy().values())
-    connection.execute(b"ALTER TABLE cats ADD more text")
-    left = []
-    for _ in range(4):
-        connection.execute(b"UPDATE system_version SET structure = structure + 1")
-        snapshot = snapshots.refresh(snapshot)
-        left.append(sum(len(policy.views) for policy in policies))
-    assert left == [2 * MAX_CLEARED_POLICIES, MAX_CLEARED_POLICIES, 0, 0]
-
-
 @pytest.mark.release
 def test_a_process_does_not_grow_with_changes(
     api: Client, member: Client, connection: psycopg.Connection[Any]
 ) -> None:
     def alive() -> Counter[str]:
         gc.collect()
-        counted = (Catalogue, TracedCatalogue, Collection, Policy, Statement, Snapshot)
+        counted = (Catalogue, RecordingCatalogue, Collection, Policy, Statement, Snapshot)
         return Counter(type(thing).__name__ for thing in gc.get_objects() if type(thing) in counted)
 
     def change(number: int) -> None:
         connection.execute(f"ALTER TABLE cats RENAME n{number} TO n{number + 1}".encode())
         connection.execute(b"UPDATE system_version SET structure = structure + 1")
         if number % 5 == 0:
-            permit(connection, "books", {"size": {"_eq": number}})
+            permit(connection, "books", {"size": {"_eq": number % 20}})
         for client in (api, member):
             assert client.get("/items/cats?fields=*").status == 200
             client.get("/items/books")

@@ -104,7 +104,7 @@ class Run(Exception):
     """Raised in place of the run of a statement, with the statement and its literals."""
 
 
-def raise_run(context: object, fetch: object, statement: object, literals: object) -> Any:
+def raise_run(call: object, shape: object, statement: object, literals: object) -> Any:
     raise Run(statement, literals)
 
 
@@ -119,7 +119,7 @@ def planned(
         client = Identity(role=caller).client
         call = new_call(store, context, client, Unbegun(), name=table, intent=intent)
         parsed = parse_query_string(query_string, store.page, of_one_item=True)
-        with patch.object(single_statement, "fetch_current", raise_run):
+        with patch.object(single_statement, "_run", raise_run):
             work(call._replace(parsed=parsed))
     except Refused as refused:
         return refused.problems

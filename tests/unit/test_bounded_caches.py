@@ -21,7 +21,7 @@ from cms.flows.flow_calls import MAX_CACHED_BYTES, FlowCalls
 from cms.query.sql import columns
 from cms.schema.build import NO_STRUCTURE
 from cms.schema.model import Version
-from cms.store.snapshot import MAX_DOCUMENT_BYTES, Snapshot
+from cms.store.snapshot import MAX_DOCUMENT_BYTES, MAX_PERMISSIONS_BYTES, Snapshot
 
 COUNTED = {
     "cms.access.ip_addresses": "addresses of at most 100 characters",
@@ -43,7 +43,8 @@ COUNTED = {
     "cms.query.sql.columns": "names of collections",
     "cms.rate_limits.limiter": "addresses",
     "cms.regex": "patterns of at most 1,000 characters, and of a bounded size",
-    "cms.store.snapshot": "callers, policies, collections and flows",
+    "cms.schema.model": "policies and collections",
+    "cms.store.snapshot": "callers, collections and flows",
     "cms.web.request_head": "names of at most 64 characters",
 }
 """The modules with caches that are bounded by the number of their entries, and why that is enough:
@@ -88,6 +89,7 @@ def rules() -> WritePermissions:
 
 CACHES: dict[str, tuple[LRUCache[Any, Any], int]] = {
     "documents": (snapshot().documents, MAX_DOCUMENT_BYTES),
+    "policies": (snapshot().policies, MAX_PERMISSIONS_BYTES),
     "rules after a change": (rules()._rules_after, MAX_RULES_BYTES),
     "rules of a change": (rules()._update_rules, MAX_RULES_BYTES),
     "answers of flows": (FlowCalls(None)._answers, MAX_CACHED_BYTES),  # type: ignore[arg-type]

@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-from cms.access.dependencies import Dependencies
 from cms.query.language.ast import Query, Window
 from cms.query.sql.statement import Statement
 from cms.schema.build import NO_STRUCTURE
@@ -32,7 +31,7 @@ def missed() -> CachedStatement:
 
 
 def of(text: str) -> CachedStatement:
-    return CachedStatement(Statement(text, (), (), ()), Dependencies())
+    return CachedStatement(Statement(text, (), (), ()), set())
 
 
 def query(number: int) -> Query:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, cast
 
-from cms.access.dependencies import TracedCatalogue
 from cms.access.guard import QueryBounds, guard, readable_collection
+from cms.access.recorded_lookups import RecordingCatalogue
 from cms.errors import STATUS, Refused, invalid_query
 from cms.items.read.cursors import CursorSeal, open_cursor, seal_of
 from cms.query.language.ast import (
@@ -100,7 +100,7 @@ def prepare_read(
     )
     # The library's types forget that there may be none.
     cached = cast("CachedStatement | None", context.snapshot.prepared_reads.get(key))
-    if cached is not None and cached.is_for(context.actor.policy):
+    if cached is not None:
         store.database.metrics.count_plan_cache_hit()
         return cached.statement, shape.fill_gaps(cached.literals)
     if len(shape.text) > MAX_CACHED_SHAPE:
@@ -254,7 +254,7 @@ def statement_for(
     *,
     of_one_item: bool = False,
 ) -> Statement:
-    """Return the statement of a query's shape, planned once until its dependencies change."""
+    """Return the statement of a query's shape, planned once until its collections change."""
     sizes = store.page.of_one_item if of_one_item else store.page
     page = sizes.default_window
     return _cached_statement(store, context, collection, query, page).statement
@@ -268,7 +268,7 @@ def _cached_statement(
     # The guard puts the rules of the policy into the statement, so the policy is part of its key.
     cache_key = (collection, query, policy.name, page)
     cached = cast("CachedStatement | None", statements.get(cache_key))
-    if cached is not None and cached.is_for(policy):
+    if cached is not None:
         store.database.metrics.count_plan_cache_hit()
         return cached
     store.database.metrics.count_plan_cache_miss()
@@ -280,9 +280,9 @@ def _cached_statement(
 def _planned(
     context: RequestContext, collection: str, query: Query, bounds: QueryBounds
 ) -> CachedStatement:
-    """Return the statement of a query, guarded, planned and printed, and its dependencies."""
+    """Return the statement of a query, guarded, planned and printed."""
     policy = context.actor.policy
-    catalogue = TracedCatalogue(context.snapshot.catalogue, policy)
+    catalogue = RecordingCatalogue(context.snapshot.catalogue)
     guarded = guard(query, collection, catalogue=catalogue, policy=policy, bounds=bounds)
     statement = finish_statement(
         plan(guarded),
@@ -291,7 +291,7 @@ def _planned(
         single=_is_of_one_item(query, context, collection),
         of_singleton=is_singleton(context, collection),
     )
-    return CachedStatement(statement, catalogue.dependencies)
+    return CachedStatement(statement, catalogue.names)
 
 
 def _is_of_one_item(query: Query, context: RequestContext, collection: str) -> bool:

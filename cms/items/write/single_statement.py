@@ -14,9 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from cms.access.dependencies import TracedCatalogue
 from cms.access.guard import QueryBounds, guard, view_of
-from cms.access.write_permissions import NO_ROW_RULES, RowRules, note_rules
+from cms.access.recorded_lookups import RecordingCatalogue
+from cms.access.write_permissions import NO_ROW_RULES, RowRules, record_rules
 from cms.database.error_mapping import Conflict, RowsMissing
 from cms.errors import Refused, forbidden, not_found
 from cms.fragment import Fragment
@@ -258,17 +258,17 @@ def _statement(call: WriteCall, shape: WriteShape) -> Statement:
         hash(shape.row_rules)
     except TypeError:  # a rule that compares with a geometry
         return _NEEDS_TRANSACTION
-    make_statement = partial(_traced_statement, call, shape)
-    return cached_statement(call.store, call.context.snapshot, key, make_statement, policy=policy)
+    make_statement = partial(_recorded_statement, call, shape)
+    return cached_statement(call.store, call.context.snapshot, key, make_statement)
 
 
-def _traced_statement(call: WriteCall, shape: WriteShape) -> CachedStatement:
-    """Return the statement of a shape, or `_NEEDS_TRANSACTION`, and its dependencies."""
+def _recorded_statement(call: WriteCall, shape: WriteShape) -> CachedStatement:
+    """Return the statement of a shape, or `_NEEDS_TRANSACTION`, with what was looked up for it."""
     policy = call.context.actor.policy
-    catalogue = TracedCatalogue(call.context.snapshot.catalogue, policy)
-    # The rules of the shape are noted as if they were made here.
-    note_rules(policy, shape.collection, _VERB_OF_MUTATION[shape.mutation], catalogue)
-    return CachedStatement(_print_statement(call, shape, catalogue), catalogue.dependencies)
+    catalogue = RecordingCatalogue(call.context.snapshot.catalogue)
+    # The lookups of the shape's rules are recorded as if the rules were made here.
+    record_rules(policy, shape.collection, _VERB_OF_MUTATION[shape.mutation], catalogue)
+    return CachedStatement(_print_statement(call, shape, catalogue), catalogue.names)
 
 
 def _print_statement(call: WriteCall, shape: WriteShape, catalogue: Catalogue) -> Statement:

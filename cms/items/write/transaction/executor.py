@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from cms.access.dependencies import Dependencies
 from cms.database.connections import Row, Transaction
 from cms.database.error_mapping import Conflict
 from cms.errors import answer_too_large, not_found
@@ -171,7 +170,7 @@ class Executor:
 
         def make_statement() -> CachedStatement:
             statement = number_parameters(make_fragment())
-            return CachedStatement(statement, self._dependencies(collection))
+            return CachedStatement(statement, {collection.name} if collection else None)
 
         cached = cached_statement(self.store, self.context.snapshot, cache_key, make_statement)
         literals = [*self.client.author(self.context.actor.user), *values]
@@ -180,14 +179,6 @@ class Executor:
             bind_values(cached.values, Bindings(literals)),
             while_waiting=self.while_waiting,
         )
-
-    def _dependencies(self, collection: Collection | None) -> Dependencies:
-        dependencies = Dependencies(catalogue=self.context.snapshot.catalogue.identity)
-        if collection is None:
-            dependencies.lasting = False
-        else:
-            dependencies.collections[collection.name] = collection
-        return dependencies
 
 
 def _answer_query(parsed: ParsedQuery) -> Query:
