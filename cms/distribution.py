@@ -1,4 +1,4 @@
-"""The distribution: the name under which pip knows the service, with its version and extras."""
+"""The distribution: its name, version and extras for pip, and the PostgreSQL that it needs."""
 
 from __future__ import annotations
 
@@ -14,3 +14,7 @@ def installed_version() -> str:
 def install_command(extra: str) -> str:
     """Return the command that installs what an extra of setup.cfg needs."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+OLDEST_SERVER = 14
+"""The oldest major version of PostgreSQL that has all that the migrations use."""

@@ -166,11 +166,9 @@ def at_index(problems: Iterable[Problem], index: int, *, count: int) -> list[Pro
     """Return the problems of one of `count` records, with its index where there are several."""
     if count == 1:
         return list(problems)
-    indexed: list[Problem] = []
-    for problem in problems:
-        extensions = {**problem.extensions, "index": index}
-        indexed.append(replace(problem, extensions=extensions))
-    return indexed
+    return [
+        replace(problem, extensions={**problem.extensions, "index": index}) for problem in problems
+    ]
 
 
 T = TypeVar("T")
@@ -229,11 +227,7 @@ def answer_too_large(max_bytes: int) -> Refused:
         f"The answer would be larger than {max_bytes} bytes: "
         "ask for fewer items or fields, or for an export"
     )
-    return Refused(
-        Problem(
-            "INVALID_QUERY", f"Invalid query. {reason}.", {"reason": reason, "limit": max_bytes}
-        )
-    )
+    return invalid_query(reason, limit=max_bytes)
 
 
 def invalid_token() -> Refused:

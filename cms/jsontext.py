@@ -1,4 +1,4 @@
-"""JSON, exact to the last digit: the only place that reads or writes it."""
+"""JSON of clients and of the database: read and written exact to the last digit."""
 
 from __future__ import annotations
 

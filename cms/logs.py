@@ -177,9 +177,8 @@ class LogHandler(logging.StreamHandler[TextIO]):
     @property
     def is_unmodified(self) -> bool:
         """Whether the handler is open, and no setting of it looks at records."""
-        is_open = self.stream is not None
         return (
-            is_open
+            self.stream is not None
             and not self.filters
             and self.level <= logging.INFO
             and self.formatter is self._line_formatter

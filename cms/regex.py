@@ -20,9 +20,7 @@ def compile_regex(text: str) -> Any:
     """
     if len(text) > MAX_PATTERN_LENGTH:
         raise ValueError(f"a pattern has at most {MAX_PATTERN_LENGTH} characters")
-    pattern = text
-    if len(text) > 1 and text[0] == text[-1] == "/":
-        pattern = text[1:-1]
+    pattern = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "/" else text
     options = re2.Options()
     options.log_errors = False  # the library would write to standard error
     options.max_mem = _MAX_MEMORY

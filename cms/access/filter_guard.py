@@ -18,9 +18,11 @@ from cms.query.language.ast import (
     OperatorTest,
     Or,
     Some,
+    has_item_test,
+    has_key_test,
+    has_quantifier,
 )
 from cms.query.language.operators import NO_FIELD, SECRET_OPERATORS
-from cms.query.language.relation_tests import has_item_test, has_key_test, has_quantifier
 from cms.query.plan.guarded import (
     AtItems,
     AtValue,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from cms.errors import Refused, invalid_query
 from cms.query.language.ast import Query, Star
 from cms.query.language.limits import MAX_JSON_PATHS, MAX_JSON_STEPS
-from cms.query.plan.document_paths import JsonPath, JsonPaths
 from cms.query.plan.guarded import GuardedValue
+from cms.query.plan.read_plan import JsonPath, JsonPaths
 from cms.schema.model import Field
 from cms.schema.types.field_type import Trait
 

@@ -6,8 +6,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from cms.errors import invalid_query
-from cms.query.language.ast import HIGHLIGHTS, And, AtField, Filter, Or, Pick, Query, Star
-from cms.query.language.relation_tests import has_quantifier
+from cms.query.language.ast import (
+    HIGHLIGHTS,
+    And,
+    AtField,
+    Filter,
+    Or,
+    Pick,
+    Query,
+    Star,
+    has_quantifier,
+)
 from cms.schema.names import FieldName
 
 

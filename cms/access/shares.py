@@ -12,6 +12,7 @@ from cms.access.policy import ALL_FIELDS, CallerValues, SharedItem, StoredGrant
 from cms.access.views import View
 from cms.query.language.ast import Caller, CallerKey, Constant
 from cms.query.plan.bindings import Placeholder
+from cms.query.plan.conditions import typed_test
 from cms.query.plan.guarded import GuardedTest
 from cms.query.plan.links import Link, any_links, link_of, reverse_link
 from cms.query.plan.read_plan import (
@@ -28,7 +29,6 @@ from cms.query.plan.read_plan import (
     Value,
     VisibleMembers,
 )
-from cms.query.plan.typed_tests import typed_test
 from cms.schema.model import Catalogue, Collection
 from cms.schema.system import FILES, USERS, is_system
 

@@ -21,7 +21,7 @@ from cms.access.guarded_rules import (
 from cms.access.policy import GrantKey, Policy, StoredGrant, is_covered
 from cms.access.recorded_lookups import RecordingCatalogue
 from cms.access.views import any_rule, grants_covering, rules_of
-from cms.bounded_cache import bounded_cache
+from cms.caches import bounded_cache
 from cms.errors import forbidden
 from cms.schema.model import Catalogue, Collection
 

@@ -15,7 +15,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cms import zlib_windows
 from cms.backup import BackupError, DamagedArchive
 
 BLOCK = tarfile.BLOCKSIZE
@@ -62,7 +61,7 @@ class _Seal:
 
 def packed(members: Iterable[Member]) -> Iterator[bytes]:
     """Yield the bytes of an archive; raises `BackupError` for a member of another size."""
-    compressor = zlib.compressobj(_LEVEL, wbits=zlib_windows.GZIP)
+    compressor = zlib.compressobj(_LEVEL, wbits=zlib.MAX_WBITS | 16)
     for block in _tar(members):
         if piece := compressor.compress(block):
             yield piece
@@ -147,7 +146,7 @@ def _pieces(stream: _Stream, size: int, seal: _Seal) -> Iterator[bytes]:
 
 
 def _decompressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    decompressor = zlib.decompressobj(wbits=zlib_windows.GZIP)
+    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     for chunk in chunks:
         if decompressor.eof and chunk:
             raise DamagedArchive("something follows its end")

@@ -35,11 +35,11 @@ from cms.database.session_setup import (
     examine_server,
     session_settings,
 )
+from cms.distribution import OLDEST_SERVER
 from cms.errors import Refused
 from cms.flows.run import OperationType
 from cms.jobs.housekeeping import queue_state
 from cms.mail.render import template_names
-from cms.postgresql_versions import OLDEST_SERVER
 from cms.structure.index_builds import INDEX_BUILDS
 
 COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red"}

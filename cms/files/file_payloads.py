@@ -87,23 +87,14 @@ def _not_base64() -> Refused:
     return invalid_payload('"data" must be the content in base64', field="data")
 
 
-def _id_of(element: object) -> str:
-    key = None
-    if isinstance(element, Mapping):
-        key = element.get("id")
-    if not isinstance(key, str):
-        raise invalid_payload('Each element must be an object with its "id"', field="id")
-    return key
-
-
 def _checked_element(
     element: object, check: Callable[[object], FieldValues]
 ) -> Mapping[str, object]:
     """Return a change of one of several rows, whose id is in it."""
-    key = _id_of(element)
-    assert isinstance(element, Mapping)
+    if not isinstance(element, Mapping) or not isinstance(element.get("id"), str):
+        raise invalid_payload('Each element must be an object with its "id"', field="id")
     # The id names the row here; as a change of the row the check would refuse it.
-    return {"id": key, **check(without(element, ("id",)))}
+    return {"id": element["id"], **check(without(element, ("id",)))}
 
 
 def _with_clean_name(fields: Mapping[str, object]) -> FieldValues:
@@ -118,12 +109,9 @@ def _with_clean_name(fields: Mapping[str, object]) -> FieldValues:
 def _refuse_owned(fields: Mapping[str, object], owned: frozenset[str]) -> None:
     """Refuse fields that clients cannot set, all of them in one answer."""
     # Sorted, because the order of a set differs from process to process.
-    problems = list(map(_owned_problem, sorted(owned & fields.keys())))
+    problems: list[Problem] = []
+    for name in sorted(owned & fields.keys()):
+        refused = invalid_payload("The service sets it", collection=FILES, field=name)
+        problems += refused.problems
     if problems:
         raise Refused(problems)
-
-
-def _owned_problem(name: str) -> Problem:
-    reason = "The service sets it"
-    extensions = {"reason": reason, "collection": FILES, "field": name}
-    return Problem("INVALID_PAYLOAD", f"Invalid payload. {reason}.", extensions)

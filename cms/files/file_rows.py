@@ -153,9 +153,7 @@ def update(
     parser, items = item_writes.parse_payload(call, [sent], Expects.PRESENT)
     owned_values = _values(call.collection, owned or {})
     # The service's own values come last, and so replace whatever a client sends.
-    rows = []
-    for row in items.rows:
-        rows.append(row._replace(values={**row.values, **owned_values}))
+    rows = [row._replace(values={**row.values, **owned_values}) for row in items.rows]
     parsed = item_writes.ParsedPayload(parser, items._replace(rows=rows))
     payload = item_writes.complete_update(call, parsed, [row_key])
     if flow is None:

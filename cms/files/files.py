@@ -21,11 +21,14 @@ from cms.files.file_payloads import (
     checked_fields,
     decode_base64,
     pop_location,
+    require_text,
 )
 from cms.files.file_rows import NewRow, WriteRequest
 from cms.files.media_library import LibraryCalls, MediaLibrary
 from cms.files.upload_form import FileUpload, FormPart, receive, second_file
+from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import parse_key
+from cms.items.transfer.export import export
 from cms.items.write.calls import WriteCall
 from cms.schema.system import FILES
 
@@ -39,7 +42,7 @@ def upload(library: MediaLibrary, request: WriteRequest, parts: Iterable[FormPar
     with library.contents.provisional() as stored:
         # The body ends here, long before the transaction begins: a slow client holds no connection.
         uploads = receive(library.contents, parts, stored, max_bytes=library.max_field_bytes)
-        return create_rows(library, _with_content_digest(request, uploads), uploads)
+        return _create_rows(library, _with_content_digest(request, uploads), uploads)
 
 
 def upload_json(
@@ -55,14 +58,25 @@ def upload_json(
             '"filename_download" must be a text', field="filename_download", value=abbreviated(name)
         )
     location = pop_location(fields)
+    # JSON declares no media type: the name and the first bytes decide.
+    return create_file(library, request, ReceivedContent(name, None, [raw]), location, fields)
+
+
+def create_file(
+    library: MediaLibrary,
+    request: WriteRequest,
+    received: ReceivedContent,
+    location: str | None,
+    fields: FieldValues,
+) -> bytes | None:
+    """Store a content in a location, and create its file with these fields."""
     with library.contents.provisional() as stored:
-        # JSON declares no media type: the name and the first bytes decide.
-        content = library.contents.put(ReceivedContent(name, None, [raw]), location)
+        content = library.contents.put(received, location)
         stored.append(content)
-        return create_rows(library, request, [FileUpload(content, fields)])
+        return _create_rows(library, request, [FileUpload(content, fields)])
 
 
-def create_rows(
+def _create_rows(
     library: MediaLibrary, request: WriteRequest, uploads: Sequence[FileUpload]
 ) -> bytes | None:
     """Write the rows of contents that are stored.
@@ -76,7 +90,9 @@ def create_rows(
         with attempt as context:
             call = FILE_CALLS.call(library, request, attempt, context, "create")
             folder = single_value(context.fetch(statement("find_default_folder"), ()))
-            written = file_rows.create(call, [_in_folder(row, folder) for row in rows])
+            # The folder of a client that names one comes last, and so counts.
+            in_folder = [row._replace(defaults={"folder": folder, **row.defaults}) for row in rows]
+            written = file_rows.create(call, in_folder)
             write.answer = file_rows.response_body(written, single=len(rows) == 1)
     # A repeated call gets the answer of the first one, and no file has the new contents.
     if write.is_repeated:
@@ -123,11 +139,6 @@ def _new_row(contents: Contents, upload: FileUpload) -> NewRow:
     return NewRow(values, defaults, contents.file_columns(upload.content, name))
 
 
-def _in_folder(row: NewRow, folder: str | None) -> NewRow:
-    """Return a row that goes into a folder, unless the client names another one."""
-    return row._replace(defaults={"folder": folder, **row.defaults})
-
-
 def _with_content_digest(request: WriteRequest, uploads: Sequence[FileUpload]) -> WriteRequest:
     """Return a request whose Idempotency-Key, if any, is bound to these contents and fields.
 
@@ -136,10 +147,9 @@ def _with_content_digest(request: WriteRequest, uploads: Sequence[FileUpload]) -
     idempotency = request.idempotency
     if idempotency is None:
         return request
-    descriptions: list[object] = []
-    for upload in uploads:
-        descriptions.append([upload.content.sha256, upload.content.name, upload.fields])
-    description = jsontext.dumps(descriptions)
+    description = jsontext.dumps(
+        [[upload.content.sha256, upload.content.name, upload.fields] for upload in uploads]
+    )
     digest = sha256(idempotency.request.encode() + description).hexdigest()
     return replaced(request, idempotency=replaced(idempotency, request=digest))
 
@@ -172,3 +182,38 @@ def _replace_content(
     if write.is_repeated:
         library.contents.remove([upload.content])
     return write.answer
+
+
+def export_to_file(
+    library: MediaLibrary, request: WriteRequest, collection: str, payload: Mapping[str, object]
+) -> None:
+    """Create a file with the items of `query` in `format`, and with the fields of `file`.
+
+    Raises `Refused` as a read of the items does, and as an upload.
+    """
+    file_rows.require_permission(library.store, request.identity, collection=FILES, action="create")
+    file_format = require_text(payload.get("format"), field="format")
+    query = _object(payload, "query")
+    fields: FieldValues = dict(_object(payload, "file"))
+    # A repeated call must not read everything again.
+    if library.store.stored_answer(request.identity, request.idempotency) is not None:
+        return
+    location = pop_location(fields)
+    exported = export(
+        library.store,
+        request.identity,
+        ReadRequest(collection, params=query),
+        file_format=file_format,
+    )
+    # The export is streamed from the database into the location: its size does not matter.
+    received = ReceivedContent(exported.filename, exported.media_type, exported.chunks)
+    create_file(library, request, received, location, fields)
+
+
+def _object(payload: Mapping[str, object], key: str) -> dict[str, object]:
+    value = payload.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise invalid_payload(f'"{key}" must be an object', field=key, value=abbreviated(value))
+    return value

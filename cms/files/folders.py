@@ -32,9 +32,7 @@ class _FileInFolder(NamedTuple):
 def create(library: MediaLibrary, request: WriteRequest, payload: object) -> bytes | None:
     """Create a folder, or those of an array."""
     single = not isinstance(payload, list)
-    payloads: Sequence[object] = [payload]
-    if isinstance(payload, list):
-        payloads = payload
+    payloads: Sequence[object] = payload if isinstance(payload, list) else [payload]
     # Folders have neither defaults nor fields that the service sets.
     rows = [NewRow(_checked(item), {}, {}) for item in payloads]
     write = library.new_write(request)
@@ -71,12 +69,8 @@ def _delete_trees(call: WriteCall, payload: object) -> list[Content]:
     for key in below:
         links += _link(folder_revisions[key], folder_revisions[str(parents[key])])
     link_revisions(executor, links)
-    contents: list[Content] = []
-    for file in files:
-        # Rows that other programs wrote may have no content.
-        if file.path:
-            contents.append(Content(file.storage, file.path))
-    return contents
+    # Rows that other programs wrote may have no content.
+    return [Content(file.storage, file.path) for file in files if file.path]
 
 
 def _link(revision: int | None, parent: int | None) -> list[tuple[int, int]]:

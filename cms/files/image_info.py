@@ -66,7 +66,8 @@ def _read(image: Image.Image) -> ImageInfo:
     exif = _exif(image)
     groups = {
         "ifd0": _named_values(exif, ExifTags.TAGS),
-        **_sub_directories(exif),
+        "exif": _named_values(exif.get_ifd(ExifTags.IFD.Exif), ExifTags.TAGS),
+        "gps": _named_values(exif.get_ifd(ExifTags.IFD.GPSInfo), ExifTags.GPSTAGS),
         "iptc": _iptc(image),
         "icc": _icc(image),
     }
@@ -83,13 +84,6 @@ def _exif(image: Image.Image) -> Image.Exif:
     if image.format == "PNG" and "exif" not in image.info:
         return Image.Exif()
     return image.getexif()
-
-
-def _sub_directories(exif: Image.Exif) -> dict[str, dict[str, Any]]:
-    return {
-        "exif": _named_values(exif.get_ifd(ExifTags.IFD.Exif), ExifTags.TAGS),
-        "gps": _named_values(exif.get_ifd(ExifTags.IFD.GPSInfo), ExifTags.GPSTAGS),
-    }
 
 
 def _named_values(tags: Any, names: Mapping[int, str]) -> dict[str, Any]:
@@ -148,10 +142,7 @@ def _iptc_values(records: Mapping[tuple[int, int], Any]) -> Iterator[tuple[str, 
         record = records.get(number)
         # Pillow makes a list of a record only where it is repeated.
         raw_values = record if isinstance(record, list) else [record]
-        values: list[str | None] = []
-        for raw in raw_values:
-            if isinstance(raw, bytes):
-                values.append(_decoded(raw))
+        values = [_decoded(raw) for raw in raw_values if isinstance(raw, bytes)]
         if name == "keywords" and values:
             yield name, values
         elif values:

@@ -20,18 +20,10 @@ from cms.files.image_info import upright_size
 from cms.files.image_job import ImageError, RenderJob
 from cms.files.image_steps import REDUCING_GAP, Size, apply_step, check_sides, scaled_size
 from cms.transforms.steps import ImageStep, Resize
-from cms.transforms.transform import FALLBACK_FORMAT, ImageLimits, Transform
+from cms.transforms.transform import FALLBACK_FORMAT, Transform
 
 READABLE_FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "AVIF", "GIF")
 
-_ENCODERS: Mapping[str, str] = {
-    "jpg": "JPEG",
-    "png": "PNG",
-    "webp": "WEBP",
-    "tiff": "TIFF",
-    "avif": "AVIF",
-    "gif": "GIF",
-}
 _WITH_QUALITY: Iterable[str] = ("jpg", "webp", "avif")
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "jpg": {"optimize": True, "progressive": True},
@@ -82,7 +74,8 @@ class _OpenedImage(NamedTuple):
 def _open(job: RenderJob) -> _OpenedImage:
     try:
         with Image.open(job.source, formats=READABLE_FORMATS) as image:
-            _check_pixels(image, job.limits)
+            if image.width * image.height > job.limits.max_pixels:
+                raise ImageError(f"The image has more than {job.limits.max_pixels} pixels")
             full_size = upright_size(image, image.getexif())
             _draft(image, full_size, job.transform.steps)
             return _OpenedImage(_upright(image), full_size)
@@ -90,11 +83,6 @@ def _open(job: RenderJob) -> _OpenedImage:
         raise
     except Exception as fault:  # a broken image makes Pillow raise whatever its parser trips over
         raise ImageError("The image is broken, or not what its type says") from fault
-
-
-def _check_pixels(image: Image.Image, limits: ImageLimits) -> None:
-    if image.width * image.height > limits.max_pixels:
-        raise ImageError(f"The image has more than {limits.max_pixels} pixels")
 
 
 def _draft(image: Image.Image, full_size: Size, steps: tuple[ImageStep, ...]) -> None:
@@ -134,7 +122,8 @@ def _save(image: Image.Image, target: Path, transform: Transform) -> str:
     # Otherwise the encoders write the original's metadata, which tell places among other things.
     image = image.copy()
     image.info = {}
-    image.save(target, _ENCODERS[image_format], **options)
+    encoder = "JPEG" if image_format == "jpg" else image_format.upper()
+    image.save(target, encoder, **options)
     return image_format
 
 

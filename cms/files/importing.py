@@ -18,9 +18,8 @@ from cms.files import file_rows
 from cms.files.contents import FieldValues, ReceivedContent, too_large
 from cms.files.file_payloads import pop_location, require_text
 from cms.files.file_rows import WriteRequest
-from cms.files.files import create_rows
+from cms.files.files import create_file
 from cms.files.media_library import MediaLibrary
-from cms.files.upload_form import FileUpload
 from cms.outgoing.outgoing_addresses import AddressDenied
 from cms.outgoing.outgoing_requests import (
     FetchError,
@@ -80,10 +79,7 @@ def _store_response(
     received = ReceivedContent(
         _filename_of(answer), answer.headers.get("content-type"), answer.chunks
     )
-    with library.contents.provisional() as stored:
-        content = library.contents.put(received, location)
-        stored.append(content)
-        return create_rows(library, request, [FileUpload(content, fields)])
+    return create_file(library, request, received, location, fields)
 
 
 def _source_failed(reason: str) -> Refused:

@@ -10,13 +10,14 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
+from queue import Empty, Full, Queue
 from typing import Any
 
 import obstore
@@ -33,7 +34,6 @@ from cms.errors import (
     invalid_payload,
     unavailable,
 )
-from cms.files.handover import Handover
 from cms.files.storage_clients import open_client
 
 PART_BYTES = 5 * 2**20
@@ -109,7 +109,9 @@ class Storage:
                 self._sync_to_disk(path)
         except Refused:
             if counted.fault is None:
-                self._remove_unanswered(path)
+                # It may have stored the content although it answered with an error.
+                with suppress(Refused):
+                    self.delete([path])
             raise
         return PutResult(counted.size, counted.hash.hexdigest())
 
@@ -130,11 +132,6 @@ class Storage:
             )
             handover.give(beginning, has_ended=upload.done)
         upload.result()
-
-    def _remove_unanswered(self, path: str) -> None:
-        """Remove a content that a location may have stored although it answered with an error."""
-        with suppress(Refused):
-            self.delete([path])
 
     def get(
         self, path: str, start: int | None = None, length: int | None = None
@@ -232,13 +229,10 @@ class Storage:
             # A client that breaks off is no fault of the location.
             if chunks is not None and chunks.fault is fault:
                 raise
-            raise self._refusal(fault) from fault
-
-    def _refusal(self, fault: BaseError | OSError) -> Refused:
-        # Without obstore's text, which holds addresses and paths.
-        if _system_error(fault) in FULL_DISK_ERRORS:
-            return insufficient_storage("storage")
-        return location_fault(self.name)
+            # Without obstore's text, which holds addresses and paths.
+            if _system_error(fault) in FULL_DISK_ERRORS:
+                raise insufficient_storage("storage") from fault
+            raise location_fault(self.name) from fault
 
 
 class Storages(Mapping[str, Storage]):
@@ -352,3 +346,59 @@ def _range(start: int, length: int | None) -> Any:
     if start:
         return {"range": {"offset": start}}
     return {}
+
+
+# Chunks handed from one thread to another, which uploads them
+
+_SECONDS_BETWEEN_LOOKS = 0.1
+
+
+class Abandoned(Exception):
+    """The chunks end by an error, which their maker raises."""
+
+
+class Handover:
+    """A queue for one chunk, with a giver and a taker in different threads.
+
+    An error that leaves the giver's `with` block ends the taker as well.
+    """
+
+    def __init__(self) -> None:
+        self._queue: Queue[bytes | None] = Queue(maxsize=1)  # None is the end
+        self._is_abandoned = False
+
+    def __enter__(self) -> Handover:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # No call that waits: whoever interrupts a program once may do so again meanwhile.
+        self._is_abandoned = kind is not None
+
+    def give(self, chunks: Iterable[bytes], *, has_ended: Callable[[], bool]) -> None:
+        """Hand over all chunks, until the taker has ended; their errors pass through."""
+        for chunk in chunks:
+            if not self._put(chunk, has_ended):
+                return
+        self._put(None, has_ended)
+
+    def _put(self, chunk: bytes | None, has_ended: Callable[[], bool]) -> bool:
+        while not has_ended():
+            try:
+                self._queue.put(chunk, timeout=_SECONDS_BETWEEN_LOOKS)
+            except Full:
+                continue
+            return True
+        return False
+
+    def taken(self) -> Iterator[bytes]:
+        """Yield the chunks in the other thread; raises `Abandoned`."""
+        while (chunk := self._take()) is not None:
+            yield chunk
+
+    def _take(self) -> bytes | None:
+        while not self._is_abandoned:
+            try:
+                return self._queue.get(timeout=_SECONDS_BETWEEN_LOOKS)
+            except Empty:
+                continue
+        raise Abandoned

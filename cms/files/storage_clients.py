@@ -42,20 +42,12 @@ def _s3(location: Location) -> ObjectStore:
     if by_path is None:
         by_path = bool(location.endpoint)
     settings["virtual_hosted_style_request"] = not by_path
-    return S3Store(
-        location.bucket,
-        config=_config(settings),
-        **_usual_options(location),
-    )
+    return S3Store(location.bucket, **_options(location, settings))
 
 
 def _gcs(location: Location) -> ObjectStore:
     settings = {"service_account": location.key_filename, "base_url": location.endpoint}
-    return GCSStore(
-        location.bucket,
-        config=_config(settings),
-        **_usual_options(location),
-    )
+    return GCSStore(location.bucket, **_options(location, settings))
 
 
 def _azure(location: Location) -> ObjectStore:
@@ -64,26 +56,18 @@ def _azure(location: Location) -> ObjectStore:
         "account_key": location.account_key,
         "endpoint": location.endpoint,
     }
-    return AzureStore(
-        location.container_name,
-        config=_config(settings),
-        **_usual_options(location),
-    )
+    return AzureStore(location.container_name, **_options(location, settings))
 
 
-def _usual_options(location: Location) -> dict[str, Any]:
-    """Return the options that the clients of all services take."""
+def _options(location: Location, settings: Mapping[str, object]) -> dict[str, Any]:
+    """Return the options of a client: the settings of its service, and those that all take."""
     allows_http = (location.endpoint or "").startswith("http://")
     return {
+        "config": without_none(settings),
         "prefix": location.root or None,
         "client_options": {**_CLIENT, "allow_http": allows_http},
         "retry_config": _RETRIES,
     }
-
-
-def _config(settings: Mapping[str, object]) -> Any:
-    """Return the settings of a client, of whose type they are none until they are checked."""
-    return without_none(settings)
 
 
 _OPENERS: Mapping[str, Callable[[Location], ObjectStore]] = {

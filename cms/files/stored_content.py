@@ -62,10 +62,8 @@ def _find_in_folder(storage: Storage, folder: Path, path: str) -> StoredContent:
     descriptor = os.open(file_path(folder, path), os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
-        data = None
         # A small content is read while its file is open anyway.
-        if size <= CHUNK_BYTES:
-            data = os.read(descriptor, size)
+        data = os.read(descriptor, size) if size <= CHUNK_BYTES else None
         return StoredContent(storage, path, size, data)
     finally:
         os.close(descriptor)

@@ -9,8 +9,6 @@ from cms import jsontext
 from cms.errors import Refused, abbreviated, invalid_payload
 from cms.files.contents import Content, Contents, FieldValues, ReceivedContent
 
-JSON_FIELDS = frozenset({"tags"})
-
 
 @dataclass(frozen=True, slots=True)
 class FormPart:
@@ -106,10 +104,9 @@ def _field_value(name: str, raw: bytearray) -> object:
         text = raw.decode()
     except UnicodeDecodeError:
         raise invalid_payload("A field of the form is no UTF-8 text", field=name) from None
-    value: object = text
-    if name in JSON_FIELDS:
-        value = _parse_tags(text)
-    return value or None
+    if name == "tags":
+        return _parse_tags(text) or None
+    return text or None
 
 
 def _parse_tags(text: str) -> object:

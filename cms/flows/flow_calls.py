@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 from cachebox import LRUCache
 
-from cms.bounded_cache import bounded_cache
+from cms.caches import bounded_cache
 from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
 from cms.flows.definition.templates import RenderedTooLarge
 from cms.flows.execution import Cause, refusal_of, run_now

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
-from cms.cached_value import CachedValue
+from cms.caches import CachedValue
 from cms.health.checks import ERROR, OK, WARN, Check, Part, Report, report_of
 
 CACHE_SECONDS = 5.0

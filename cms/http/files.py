@@ -5,9 +5,8 @@ from __future__ import annotations
 import falcon
 
 from cms.files import files, folders
-from cms.files.exporting import export_to_file
 from cms.files.file_rows import WriteRequest
-from cms.files.files import FILE_CALLS
+from cms.files.files import FILE_CALLS, export_to_file
 from cms.files.folders import FOLDER_CALLS
 from cms.files.importing import import_url
 from cms.files.media_library import LibraryCalls, MediaLibrary

@@ -24,7 +24,7 @@ from cms.items.transfer.export import Export, export
 from cms.items.write import writes
 from cms.items.write.batches import run_batch
 from cms.items.write.manual_sorting import move_item
-from cms.query.language.brackets import nested_params
+from cms.query.language.query_strings import nested_params
 from cms.schema.system import SETTINGS
 from cms.store.store import Store
 

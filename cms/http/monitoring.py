@@ -8,7 +8,7 @@ from functools import partial
 
 import falcon
 
-from cms.cached_value import CachedValue
+from cms.caches import CachedValue
 from cms.config import Config
 from cms.database.error_mapping import Stale
 from cms.errors import Refused, forbidden

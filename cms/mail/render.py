@@ -12,9 +12,9 @@ from jinja2 import FileSystemLoader, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
+from cms.html_texts import html_of_markdown
 from cms.jobs.task import JobError
 from cms.mail.mail_queue import GENERIC, Mail
-from cms.markdown import html_of_markdown
 
 BUILT_IN_TEMPLATES = Path(__file__).parent / "templates"
 TEMPLATES_FOLDER = "templates"

@@ -23,8 +23,8 @@ from cms.openapi.json_schemas import (
 )
 from cms.openapi.operation import JSON
 from cms.query.language.aggregates import AGGREGATES
-from cms.query.language.cursor_parameters import AFTER
 from cms.query.language.operators import OPERATORS, OperandKind
+from cms.query.language.paging import AFTER
 from cms.query.language.parameters import META
 from cms.transforms.steps import FITS
 from cms.transforms.transform import FORMATS as IMAGE_FORMATS

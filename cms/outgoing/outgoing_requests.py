@@ -25,7 +25,6 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 import certifi
 
-from cms import zlib_windows
 from cms.distribution import DISTRIBUTION
 from cms.outgoing.outgoing_addresses import (
     Address,
@@ -358,7 +357,7 @@ def _decoded(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
         return
     if coding not in ("gzip", "x-gzip"):
         raise FetchError(f"it is encoded in a way that was not asked for ({coding[:20]})")
-    decoder = zlib.decompressobj(wbits=zlib_windows.GZIP)
+    decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     has_begun = False
     for chunk in chunks:
         has_begun = True

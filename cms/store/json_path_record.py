@@ -13,8 +13,8 @@ from cms.database.connections import Database
 from cms.database.error_mapping import Stale
 from cms.database.statements import statement
 from cms.errors import Refused
-from cms.query.plan.indexable_json_paths import IndexableJsonPath
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import array
+from cms.query.sql.statement import IndexableJsonPath
 
 log = logging.getLogger("cms.store")
 

@@ -13,7 +13,7 @@ from cachebox import LRUCache
 from cms import jsontext
 from cms.access.policy import Actor, Policy
 from cms.access.recorded_lookups import changed_collections
-from cms.bounded_cache import bounded_cache
+from cms.caches import bounded_cache
 from cms.database.connections import Fetch, Row, Transaction
 from cms.database.statements import statement
 from cms.processes.memory import note_memory_use

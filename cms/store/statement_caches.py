@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cachebox import LRUCache
 
-from cms.bounded_cache import weight_of
+from cms.caches import weight_of
 from cms.query.sql.statement import Statement
 
 MAX_STATEMENTS = 2_000

@@ -13,7 +13,7 @@ from cms.database.connections import Database, single_values
 from cms.database.statements import statement
 from cms.hashing.passwords import Passwords
 from cms.processes.slots import WaitSlots
-from cms.query.language.parse import PageSizes
+from cms.query.language.paging import PageSizes
 from cms.store.attempts import ATTEMPTS, ReadAttempt, Retries
 from cms.store.foreign_changes import ForeignChangeMonitor, SnapshotSource
 from cms.store.idempotency import Idempotency, StoredAnswer, find_stored_answer, lock_key

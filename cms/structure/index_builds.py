@@ -13,7 +13,7 @@ from cms.database.server_refusals import Canceled, LockTimeout
 from cms.database.statements import statement
 from cms.errors import Refused
 from cms.jobs.task import Job, JobError, defer
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import array
 from cms.schema import ddl
 from cms.schema.model import Catalogue
 from cms.store.snapshot import load_snapshot

@@ -18,7 +18,7 @@ from cms.database.statements import statement
 from cms.errors import Refused, invalid_payload
 from cms.jobs.housekeeping import queue_state
 from cms.jobs.task import defer
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import array
 from cms.schema import ddl
 from cms.schema.model import Column, Field
 from cms.schema.types.field_type import IndexKind

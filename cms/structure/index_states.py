@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cms.database.connections import Fetch
 from cms.database.statements import statement
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import array
 from cms.schema.model import Catalogue, Column, ConstraintRequest
 from cms.schema.records import Record
 from cms.structure.index_builds import FOREIGN_KEY, UNIQUE, VIOLATIONS

@@ -13,7 +13,7 @@ from cms.database.server_refusals import Canceled, LockTimeout
 from cms.database.statements import statement
 from cms.errors import Refused, invalid_query, unavailable
 from cms.fragment import Fragment
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import array
 from cms.schema import ddl
 from cms.schema.model import Field
 from cms.schema.types.field_type import IndexKind

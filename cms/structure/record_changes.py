@@ -9,7 +9,7 @@ from typing import NamedTuple
 from cms import jsontext
 from cms.database.connections import Transaction, single_values
 from cms.database.statements import statement
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import array
 from cms.schema.model import Collection, Field, Relation
 from cms.schema.records import (
     Record,

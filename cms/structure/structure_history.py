@@ -17,7 +17,7 @@ from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.fragment import Fragment, fill, param, quoted, text
 from cms.items.write.transaction.event_runs import queue_runs_after
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import array
 from cms.query.sql.expressions import TRUE
 from cms.query.sql.write_history import whole_row
 from cms.schema.model import Catalogue, Collection, Field

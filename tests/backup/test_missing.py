@@ -15,9 +15,9 @@ from cms.backup import BackupError
 from cms.backup.writing import Backup
 from cms.config.locations import Location
 from cms.database.connections import standalone_transaction
+from cms.files.contents import sweep
 from cms.files.storage import Storage
 from cms.files.stored_content import find_content
-from cms.files.stray_contents import sweep
 from tests.backup.archives import Installation, Notes, find_dump, members_of, rewrite
 from tests.backup.comparison import execute, rows_of
 from tests.databases import run_sql

@@ -54,9 +54,9 @@ PURE = {
     "cms.http.requests.request",
     "cms.logs",
     "cms.outgoing.outgoing_requests",
-    "cms.query.plan.inner_parts",
+    "cms.query.plan.read_plan",
     "cms.query.sql.arguments",
-    "cms.query.sql.constants",
+    "cms.query.sql.columns",
     "cms.regex",
     "cms.web.request_head",
 }

@@ -12,8 +12,8 @@ import requests
 from cms.config.locations import Location
 from cms.database.connections import standalone_transaction
 from cms.errors import Refused
+from cms.files.contents import sweep
 from cms.files.storage import Storage, Storages
-from cms.files.stray_contents import sweep
 from tests.files.forms import FileService
 from tests.files.images import picture
 

@@ -12,7 +12,8 @@ import pytest
 from cms.access.guard import QueryBounds, guard
 from cms.access.policy import Policy
 from cms.database.connections import Row
-from cms.query.language.parse import PageSizes, parse_query_string
+from cms.query.language.paging import PageSizes
+from cms.query.language.parse import parse_query_string
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.plan import plan
 from cms.query.sql.statement import Statement, finish_statement

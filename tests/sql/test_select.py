@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cms.query.language.parse import PageSizes, parse_query_string
+from cms.query.language.paging import PageSizes
+from cms.query.language.parse import parse_query_string
 from tests.sql.compiler import Compiler, assert_one_statement
 from tests.things import Stage
 

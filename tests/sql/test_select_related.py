@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cms.query.sql.link_keys import KEY_PATTERNS
+from cms.query.sql.columns import KEY_PATTERNS
 from tests.sql.compiler import USER, Compiler, assert_one_statement
 from tests.things import Stage
 

@@ -6,8 +6,7 @@ import pytest
 
 from cms.fragment import Fragment
 from cms.query.sql import locks, write
-from cms.query.sql.arguments import ArgumentSlots
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import ArgumentSlots, array
 from cms.query.sql.referential import KeySide, RowReference, record_deleted
 from cms.schema.model import Collection, Field, Json, Kind
 from cms.schema.referential_actions import Table

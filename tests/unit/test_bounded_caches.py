@@ -15,10 +15,10 @@ from cachebox import LRUCache
 import cms
 from cms.access.policy import ADMIN
 from cms.access.write_permissions import MAX_RULES_BYTES, WritePermissions
-from cms.bounded_cache import bounded_cache, weight_of
+from cms.caches import bounded_cache, weight_of
 from cms.database import statement_meter
 from cms.flows.flow_calls import MAX_CACHED_BYTES, FlowCalls
-from cms.query.sql import constants
+from cms.query.sql import columns
 from cms.schema.build import NO_STRUCTURE
 from cms.schema.model import Version
 from cms.store.snapshot import MAX_DOCUMENT_BYTES, MAX_PERMISSIONS_BYTES, Snapshot
@@ -38,9 +38,9 @@ COUNTED = {
     "cms.logs": "the second",
     "cms.openapi.docs_page": "no requests",
     "cms.outgoing.outgoing_requests": "no arguments",
-    "cms.query.plan.inner_parts": "no requests",
+    "cms.query.plan.read_plan": "no requests",
     "cms.query.sql.arguments": "numbers",
-    "cms.query.sql.constants": "names of collections",
+    "cms.query.sql.columns": "names of collections",
     "cms.rate_limits.limiter": "addresses",
     "cms.regex": "patterns of at most 1,000 characters, and of a bounded size",
     "cms.schema.model": "policies and collections",
@@ -94,7 +94,7 @@ CACHES: dict[str, tuple[LRUCache[Any, Any], int]] = {
     "rules of a change": (rules()._update_rules, MAX_RULES_BYTES),
     "answers of flows": (FlowCalls(None)._answers, MAX_CACHED_BYTES),  # type: ignore[arg-type]
     "names of statements": (statement_meter._names, statement_meter._MAX_BYTES),
-    "lists of texts": (constants._lists, constants._MAX_LIST_BYTES),
+    "lists of texts": (columns._lists, columns._MAX_LIST_BYTES),
 }
 
 
@@ -121,4 +121,4 @@ def test_the_parts_of_a_value_count() -> None:
 
 def test_names_and_lists_are_the_same_objects_again() -> None:
     assert statement_meter.statement_name('DELETE FROM "a"') == "DELETE a"
-    assert constants.text_list(("a", "b")) is constants.text_list(("a", "b"))
+    assert columns.text_list(("a", "b")) is columns.text_list(("a", "b"))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cms.errors import Refused
-from cms.query.language.brackets import as_list, nested_params
+from cms.query.language.query_strings import as_list, nested_params
 
 KEYS = st.text(
     st.characters(exclude_characters="\0[]", exclude_categories=["Cs"]), min_size=1, max_size=8

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cms.cached_value import CachedValue
+from cms.caches import CachedValue
 
 
 def test_parallel_callers_share_one_search_and_later_ones_its_value() -> None:

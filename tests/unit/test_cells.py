@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cms.digits import TooManyDigits
-from cms.items.transfer.cells import COLUMN_PARSERS, parse_json, parse_json_or_text, parse_number
 from cms.items.transfer.formats import unescape_formula
+from cms.items.transfer.header import COLUMN_PARSERS, parse_json, parse_json_or_text, parse_number
 
 
 @pytest.mark.parametrize(

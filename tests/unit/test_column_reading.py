@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cms.items.transfer.cells import (
+from cms.items.transfer.formats import unescape_formula
+from cms.items.transfer.header import (
     COLUMN_PARSERS,
     parse_json,
     parse_json_or_text,
     parse_number,
 )
-from cms.items.transfer.formats import unescape_formula
 from cms.items.transfer.sources import SourceColumn, _parse_row, read_csv
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import array
 from cms.schema import payload, types
 from cms.schema.model import Collection, Field, Kind
 from cms.schema.model import Column as Stored

@@ -8,7 +8,7 @@ from queue import Queue
 
 import pytest
 
-from cms.files.handover import Abandoned, Handover
+from cms.files.storage import Abandoned, Handover
 
 TIMEOUT_SECONDS = 20.0
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from cms.errors import Refused
 from cms.query.language.ast import Caller, CallerKey, CallerValue, Now, Slot
 from cms.query.language.literals import Literals, parse_variable
-from cms.query.language.parse import PageSizes, parse
+from cms.query.language.paging import PageSizes
+from cms.query.language.parse import parse
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
 from cms.schema.names import parse_path
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cms.markdown import MAX_MARKDOWN_LENGTH, html_of_markdown
+from cms.html_texts import MAX_MARKDOWN_LENGTH, html_of_markdown
 
 
 @pytest.mark.quick(1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cms.marked_text import MAX_MARKS, marked_words
+from cms.html_texts import MAX_MARKS, marked_words
 
 UMLAUTS: dict[str, str] = {"ä": "a", "ß": "ss", "\u0301": "", "æ": "ae"}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cms.items.transfer.prefetch import Prefetch
+from cms.items.transfer.imports import Prefetch
 
 
 def numbers(produced: list[int], *, count: int) -> Iterator[int]:

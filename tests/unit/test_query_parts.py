@@ -5,7 +5,8 @@ from __future__ import annotations
 from cms.errors import invalid_query
 from cms.query.language.ast import Query
 from cms.query.language.limits import Tally
-from cms.query.language.parse import PageSizes, parse
+from cms.query.language.paging import PageSizes
+from cms.query.language.parse import parse
 from cms.query.language.query_parts import refusal_of_all
 
 

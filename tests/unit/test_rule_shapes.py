@@ -11,7 +11,8 @@ from cms.access.policy import Policy, StoredGrant
 from cms.query.language.ast import EVERYTHING
 from cms.query.language.filters import parse_filter
 from cms.query.language.literals import RuleLiterals
-from cms.query.language.parse import PageSizes, parse_query_string
+from cms.query.language.paging import PageSizes
+from cms.query.language.parse import parse_query_string
 from cms.query.plan.plan import plan
 from cms.query.sql.statement import finish_statement
 from tests.unit.library import LIBRARY

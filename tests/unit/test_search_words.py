@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cms.query.language.search_words import search_words
+from cms.query.language.query_parser import search_words
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from cms.errors import Refused
 from cms.query.language.ast import ParsedQuery
-from cms.query.language.parse import PageSizes, parse, parse_query_string
-from cms.query.language.shapes import shape_of
+from cms.query.language.paging import PageSizes
+from cms.query.language.parse import parse, parse_query_string
+from cms.query.language.query_strings import shape_of
 
 KEYS = (
     *("title", "author", "0", "1", "", "a b", "é", "x%", "%5Feq", "%5B_eq%5D"),

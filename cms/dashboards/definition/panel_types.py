@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from cms.markdown import MAX_MARKDOWN_LENGTH
+from cms.html_texts import MAX_MARKDOWN_LENGTH
 from cms.option_checks import (
     IncompleteOption,
     OptionCheck,

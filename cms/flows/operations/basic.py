@@ -6,7 +6,7 @@ import logging
 import time
 
 from cms import jsontext
-from cms.bounded_cache import bounded_cache
+from cms.caches import bounded_cache
 from cms.flows.execution import run_inner_flow
 from cms.flows.redaction import MAX_TEXT_LENGTH
 from cms.flows.run import INNER_RUNS_SPENT, Rejected, RenderedOptions, Run, Unmet

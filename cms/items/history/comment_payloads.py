@@ -22,14 +22,10 @@ _CHANGE = ("comment",)
 def parse_new_comments(items: Sequence[object]) -> list[CommentText]:
     """Return the comments of a body; raises `Refused` INVALID_PAYLOAD with all problems of them."""
     problems = Problems()
-    texts: list[dict[str, str]] = []
-    for position, item in zip(_positions(items), items, strict=True):
-        texts.append(_texts(item, _NEW, problems, position))
+    positions = _positions(items)
+    texts = [_texts(item, _NEW, problems, at) for at, item in zip(positions, items, strict=True)]
     problems.refuse()
-    comments: list[CommentText] = []
-    for each in texts:
-        comments.append(CommentText(each["collection"], each["item"], each["comment"]))
-    return comments
+    return [CommentText(each["collection"], each["item"], each["comment"]) for each in texts]
 
 
 def parse_change(item: object) -> str:
@@ -75,8 +71,7 @@ def _key(
     name = str(activity.primary_key)
     key = item.get(name)
     if key is None:
-        reason = MISSING_KEY
-        problems.add(invalid_item(reason, activity.name, name), position)
+        problems.add(invalid_item(MISSING_KEY, activity.name, name), position)
         return None
     try:
         return activity.key.type.parse(key)

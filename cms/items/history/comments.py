@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 from cms.database.connections import single_values
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_payload, not_found
 from cms.items.history.comment_payloads import parse_change, parse_changes, parse_new_comments
-from cms.items.history.mentions import CommentText, WrittenComment, notify_mentioned
-from cms.items.history.readable_keys import require_readable
+from cms.items.history.mentions import (
+    CommentText,
+    WrittenComment,
+    notify_mentioned,
+    require_readable,
+)
 from cms.items.read.answers import json_body
 from cms.items.read.prepare import RowTest
 from cms.items.read.reads import parse_key, require_own_user, require_user
@@ -28,9 +31,6 @@ from cms.store.store import Store
 from cms.store.write_attempts import Write, WriteAttempt
 
 ONLY_COMMENTS = (RowTest("action", "_eq", "comment"),)
-
-T = TypeVar("T")
-
 
 # New comments
 
@@ -85,11 +85,7 @@ def _on_stored_items(executor: Executor, texts: Sequence[CommentText]) -> list[C
     stored: dict[str, dict[str, str]] = {}
     for collection, keys in items.items():
         stored[collection] = require_readable(executor, collection, keys)
-    stored_texts: list[CommentText] = []
-    for text in texts:
-        item = stored[text.collection][text.item]
-        stored_texts.append(text._replace(item=item))
-    return stored_texts
+    return [text._replace(item=stored[text.collection][text.item]) for text in texts]
 
 
 # Changes
@@ -110,15 +106,11 @@ def change_comment(
     for attempt in write:
         with attempt as context:
             executor = _executor(store, identity, attempt, context)
-            write.answer = _change_one(executor, target=target, key=key, text=text)
+            row_key = parse_key(_activity(executor), key)
+            own = _lock_own(executor, [row_key], if_match=target.if_match)
+            _write_texts(executor, own, {row_key: text})
+            write.answer = _answer(executor, target.query_string, [row_key], single=True)
     return write.answer
-
-
-def _change_one(executor: Executor, *, target: WriteTarget, key: str, text: str) -> bytes | None:
-    key = parse_key(_activity(executor), key)
-    own = _lock_own(executor, [key], if_match=target.if_match)
-    _write_texts(executor, own, {key: text})
-    return _answer(executor, target.query_string, [key], single=True)
 
 
 def change_comments(
@@ -133,14 +125,10 @@ def change_comments(
     for attempt in write:
         with attempt as context:
             executor = _executor(store, identity, attempt, context)
-            write.answer = _change_many(executor, query_string=target.query_string, payload=payload)
+            changes = _changes(executor, payload)
+            _write_texts(executor, _lock_own(executor, list(changes)), changes)
+            write.answer = _answer(executor, target.query_string, list(changes), single=False)
     return write.answer
-
-
-def _change_many(executor: Executor, *, query_string: str, payload: object) -> bytes | None:
-    changes = _changes(executor, payload)
-    _write_texts(executor, _lock_own(executor, list(changes)), changes)
-    return _answer(executor, query_string, list(changes), single=False)
 
 
 def _changes(executor: Executor, payload: object) -> dict[str, str]:
@@ -164,10 +152,10 @@ def _write_texts(
         return
     arguments = (list(changes), list(changes.values()))
     executor.transaction.execute(statement("change_comments"), arguments)
-    written: list[WrittenComment] = []
-    for key, text in changes.items():
-        before = own[key]
-        written.append(WrittenComment(before._replace(text=text), before=before.text))
+    written = [
+        WrittenComment(own[key]._replace(text=text), before=own[key].text)
+        for key, text in changes.items()
+    ]
     notify_mentioned(executor, written)
 
 
@@ -181,11 +169,8 @@ def delete_comment(store: Store, identity: Identity, target: WriteTarget, *, key
     for attempt in write:
         with attempt as context:
             executor = _executor(store, identity, attempt, context)
-            _delete_one(executor, key=key, if_match=target.if_match)
-
-
-def _delete_one(executor: Executor, *, key: str, if_match: str | None) -> None:
-    _delete(executor, [parse_key(_activity(executor), key)], if_match=if_match)
+            row_key = parse_key(_activity(executor), key)
+            _delete(executor, [row_key], if_match=target.if_match)
 
 
 def delete_comments(store: Store, identity: Identity, target: WriteTarget, payload: object) -> None:
@@ -198,11 +183,7 @@ def delete_comments(store: Store, identity: Identity, target: WriteTarget, paylo
     for attempt in write:
         with attempt as context:
             executor = _executor(store, identity, attempt, context)
-            _delete_many(executor, payload=payload)
-
-
-def _delete_many(executor: Executor, *, payload: object) -> None:
-    _delete(executor, _named(executor, selection_of(payload)))
+            _delete(executor, _named(executor, selection_of(payload)))
 
 
 def _delete(executor: Executor, keys: Sequence[str], *, if_match: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Mentions of users in comments (`@` and the id of a user): mentioned users are notified."""
+"""Mentions of users in comments, and which items a user can read, and so may comment on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from cms.errors import Refused, invalid_payload
-from cms.items.history.readable_keys import readable_keys
+from cms.access.guard import readable_collection
+from cms.errors import Refused, invalid_payload, not_found
+from cms.items.read.reads import parse_key
 from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.rows import stored_keys
 from cms.mail.notifications import Notice, Notification, notify_all
+from cms.schema.model import Collection
 from cms.store.actors import known_actor
 from cms.store.identity import Identity
 from cms.text_shapes import UUID
@@ -77,10 +80,7 @@ def notify_mentioned(executor: Executor, written: Sequence[WrittenComment]) -> N
 
 def _mention(written: WrittenComment, *, author: str | None) -> _Mention:
     excluded = {*mentioned_users(written.before), author}
-    users: list[str] = []
-    for user in mentioned_users(written.comment.text):
-        if user not in excluded:
-            users.append(user)
+    users = [user for user in mentioned_users(written.comment.text) if user not in excluded]
     return _Mention(written.comment, users[:MAX_MENTIONS])
 
 
@@ -133,3 +133,60 @@ def _notification(executor: Executor, comment: CommentText) -> Notification:
         comment.item,
         sender=executor.context.actor.user,
     )
+
+
+# The items that a user can read, and so may comment on and be notified of
+
+
+def readable_keys(executor: Executor, collection: str, keys: Sequence[str]) -> dict[str, str]:
+    """Return keys as PostgreSQL writes them, by the keys as sent; unreadable ones are left out.
+
+    Raises `Refused` for a collection that the caller cannot read, or whose items have no key.
+    """
+    context = executor.context
+    owner = readable_collection(
+        collection, catalogue=context.snapshot.catalogue, policy=context.actor.policy
+    )
+    if owner.primary_key is None:
+        raise not_found()
+    parsed = _parsed_keys(owner, keys)
+    if not parsed:
+        return {}
+    different = list(dict.fromkeys(parsed.values()))
+    # Read with the caller's rights: no answer reveals whether a hidden item exists.
+    readable = executor.readable_keys(collection, different)
+    stored: dict[str, str] = {}
+    others: list[str] = []
+    for key in different:
+        if key in readable:
+            stored[key] = key
+        else:
+            others.append(key)
+    # PostgreSQL may write a key otherwise than its type does here.
+    if others:
+        stored |= stored_keys(executor, owner, others)
+    readable_by_sent: dict[str, str] = {}
+    for sent_key, key in parsed.items():
+        stored_key = stored.get(key)
+        if stored_key in readable:
+            readable_by_sent[sent_key] = stored_key
+    return readable_by_sent
+
+
+def require_readable(executor: Executor, collection: str, keys: Sequence[str]) -> dict[str, str]:
+    """Return what `readable_keys` does; raises `Refused` NOT_FOUND if one of them is unreadable."""
+    readable = readable_keys(executor, collection, keys)
+    if not readable.keys() >= {*keys}:
+        raise not_found()
+    return readable
+
+
+def _parsed_keys(collection: Collection, keys: Sequence[str]) -> dict[str, str]:
+    """Return keys as their type writes them, by the keys as sent, without values that are none."""
+    parsed: dict[str, str] = {}
+    for key in keys:
+        try:
+            parsed[key] = parse_key(collection, key)
+        except Refused:
+            continue
+    return parsed

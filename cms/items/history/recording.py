@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from cms.database.connections import Transaction
 from cms.query.plan.bindings import Bindings
-from cms.query.sql.arguments import ArgumentSlots
-from cms.query.sql.arrays import array
-from cms.query.sql.comparisons import record_changes
-from cms.query.sql.row_checks import item_contents
+from cms.query.sql.arguments import ArgumentSlots, array
+from cms.query.sql.locks import item_contents
 from cms.query.sql.write_events import creation_runs
+from cms.query.sql.write_history import record_changes
 from cms.schema.model import Catalogue, Collection
 from cms.store.fetching import fetch_fragment
 from cms.store.identity import Author, ClientInfo

@@ -23,14 +23,7 @@ from cms.store.identity import Identity
 from cms.store.store import Store
 
 _AUTO_SPECIALS = frozenset(
-    {
-        "date-created",
-        "date-updated",
-        "user-created",
-        "user-updated",
-        "role-created",
-        "role-updated",
-    }
+    f"{value}-{event}" for value in ("date", "user", "role") for event in ("created", "updated")
 )
 """Special markers of fields that the service fills, with the time and user of the revert itself."""
 
@@ -103,8 +96,10 @@ def _tests_of_item(
     view = view_of(name, catalogue=catalogue, policy=policy)
     assert view, "the collection can be read"
     # No rule can be tried on an item that is gone, so a caller with a rule sees none of those.
-    if view.rule != UNRESTRICTED and not _is_readable(store, context, collection, item):
-        raise not_found()
+    if view.rule != UNRESTRICTED:
+        key_field = str(collection.primary_key)
+        if not _find_by_key(store, context, collection, (key_field,), key=item):
+            raise not_found()
     item_name = _history_key(context, collection, item)
     tests = [RowTest("collection", "_eq", name), RowTest("item", "_eq", item_name)]
     # Older revisions are of a former collection of this name. Rules hide them from others than
@@ -119,11 +114,6 @@ def _history_key(context: RequestContext, collection: Collection, key: str) -> s
     """Return a key as history names its item: as PostgreSQL writes it."""
     rows = fetch_fragment(context.fetch, history_key(collection, key), context.bindings())
     return str(rows[0][0])
-
-
-def _is_readable(store: Store, context: RequestContext, collection: Collection, key: str) -> bool:
-    name = str(collection.primary_key)
-    return bool(_find_by_key(store, context, collection, (name,), key=key))
 
 
 def _former_item(store: Store, revision: str, context: RequestContext) -> _FormerItem:
@@ -142,11 +132,12 @@ def _former_item(store: Store, revision: str, context: RequestContext) -> _Forme
     # The revision is of a former collection of the same name.
     if int(key) <= collection.former_history.get(REVISIONS, 0):
         raise not_found("revision")
-    payload = {}
     # The whole item as a read of its columns shows it.
-    for name, value in data.items():
-        if _is_restorable(collection, collection.fields.get(name)):
-            payload[name] = value
+    payload = {
+        name: value
+        for name, value in data.items()
+        if _is_restorable(collection, collection.fields.get(name))
+    }
     return _FormerItem(collection, rows[0]["item"], payload)
 
 

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from cms import jsontext
 from cms.errors import invalid_query
 from cms.query.language.ast import CursorStart, ParsedQuery, Slot
-from cms.query.language.cursor_parameters import wrong_token
 from cms.query.language.filters import decode_json
+from cms.query.language.paging import wrong_token
 from cms.query.sql.statement import Statement
 from cms.store.context import RequestContext
 

@@ -13,9 +13,8 @@ from cms.errors import Refused
 from cms.fragment import Fragment, NumberedSql, commas, concat, fill, name
 from cms.query.language.parameters import COUNT_ESTIMATE
 from cms.query.plan.bindings import bind_values
-from cms.query.sql.arrays import array
-from cms.query.sql.count_estimate import SAMPLE_ROWS
-from cms.query.sql.statement import Statement
+from cms.query.sql.arguments import array
+from cms.query.sql.statement import SAMPLE_ROWS, Statement
 from cms.store.context import RequestContext
 from cms.store.store import Store
 

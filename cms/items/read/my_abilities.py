@@ -10,8 +10,7 @@ from cms.access.guarded_rules import GuardedGrant
 from cms.errors import not_found
 from cms.items.read.reads import keyed, parse_key
 from cms.query.plan.read_plan import Predicate
-from cms.query.sql.locks import singleton_key
-from cms.query.sql.row_checks import check_rows
+from cms.query.sql.locks import check_rows, singleton_key
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
 from cms.store.fetching import fetch_fragment

@@ -24,12 +24,11 @@ from cms.query.language.ast import (
     Window,
     has_search,
 )
-from cms.query.language.brackets import nested_params
-from cms.query.language.cursor_parameters import wrong_token
 from cms.query.language.limits import LimitExceeded
-from cms.query.language.parse import PageSizes, UnreadableParameters, parse
+from cms.query.language.paging import PageSizes, wrong_token
+from cms.query.language.parse import UnreadableParameters, parse
 from cms.query.language.query_parts import refusal_of_all
-from cms.query.language.shapes import shape_of
+from cms.query.language.query_strings import nested_params, shape_of
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.plan import plan
 from cms.query.sql.statement import Statement, finish_statement

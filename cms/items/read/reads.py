@@ -14,8 +14,8 @@ from cms.items.read.cursors import cut_page
 from cms.items.read.estimated_counts import count_estimate
 from cms.items.read.prepare import ReadRequest, cursor_seal, prepare_read
 from cms.query.language.ast import RowOutput
+from cms.query.language.paging import PageSizes
 from cms.query.language.parameters import NEXT_CURSOR
-from cms.query.language.parse import PageSizes
 from cms.query.plan.bindings import bind_values
 from cms.query.plan.sizes import WIDE_ROW
 from cms.query.sql.statement import Statement

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from cms.database.connections import Row
 from cms.database.error_mapping import Conflict
 from cms.errors import Refused, combined, invalid_query
 from cms.items.read.prepare import ReadRequest, prepare_read
 from cms.items.read.reads import Item, with_summed_fields
-from cms.items.transfer.formats import FORMATS
+from cms.items.transfer.formats import FORMATS, Format
 from cms.processes.memory import LARGE, note_memory_use
-from cms.query.language.brackets import nested_params
-from cms.query.language.parse import PageSizes
+from cms.query.language.paging import PageSizes
+from cms.query.language.query_strings import nested_params
 from cms.query.plan.bindings import bind_values
 from cms.query.sql.statement import Statement
 from cms.store.context import RequestContext
@@ -35,13 +35,6 @@ class Export:
     chunks: Iterator[bytes]
 
 
-class _ItemStream(NamedTuple):
-    """Items in batches, and the keys that each of them has."""
-
-    batches: Iterator[list[Item]]
-    keys: list[str]
-
-
 def export(store: Store, identity: Identity, request: ReadRequest, *, file_format: str) -> Export:
     """Start an export.
 
@@ -55,13 +48,14 @@ def export(store: Store, identity: Identity, request: ReadRequest, *, file_forma
     writer = FORMATS[file_format]
     for attempt in store.reads(identity):
         with attempt as context:
-            stream = _open_stream(store, request, context)
-    filename = f"{request.collection}.{file_format}"
-    return Export(writer.media_type, filename, writer.write(stream.batches, stream.keys))
+            chunks = _chunks(store, request, context, writer)
+    return Export(writer.media_type, f"{request.collection}.{file_format}", chunks)
 
 
-def _open_stream(store: Store, request: ReadRequest, context: RequestContext) -> _ItemStream:
-    """Open a cursor for the items of a read, with the first batch read already."""
+def _chunks(
+    store: Store, request: ReadRequest, context: RequestContext, writer: Format
+) -> Iterator[bytes]:
+    """Open a cursor for the items of a read, and return the file; the first batch is read."""
     page = _nested_page(store.page, request)
     statement, literals = prepare_read(store, context, request, nested_page=page)
     values = bind_values(statement.values, context.bindings(literals))
@@ -71,7 +65,9 @@ def _open_stream(store: Store, request: ReadRequest, context: RequestContext) ->
     # An item has one key for all paths into the same nested object.
     keys = list(dict.fromkeys(path[0] for path in statement.paths))
     try:
-        return _ItemStream(_with_first_batch(_items(batches, statement, context)), keys)
+        items = _items(batches, statement, context)
+        # The first batch now, while a read with a stale plan can still be repeated.
+        return writer.write(_resumed(next(items, []), items), keys)
     except Conflict as conflict:
         raise with_summed_fields(conflict, statement) from conflict
 
@@ -114,11 +110,6 @@ def _items(
         elif number == 1:  # more than one batch: an export of this size leaves memory to return
             note_memory_use(LARGE)
         yield statement.items(rows)
-
-
-def _with_first_batch(batches: Iterator[list[Item]]) -> Iterator[list[Item]]:
-    """Read the first batch now, while a read with a stale plan can still be repeated."""
-    return _resumed(next(batches, []), batches)
 
 
 def _resumed(first: list[Item], rest: Iterator[list[Item]]) -> Iterator[list[Item]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, Generic, NamedTuple, TypeVar
 
 from cms import jsontext
 from cms.access.guard import view_of
@@ -26,7 +26,6 @@ from cms.fragment import Fragment
 from cms.hashing.passwords import TooManyHashes, hashing_again
 from cms.items.transfer.header import source_columns
 from cms.items.transfer.import_problems import ImportProblems, refusal_at
-from cms.items.transfer.prefetch import Prefetch
 from cms.items.transfer.sources import SOURCES, SourceColumn, SourceRow
 from cms.items.write.calls import WriteCall, WriteIntent, new_call, target_of
 from cms.items.write.item_filters import filtered_set
@@ -274,9 +273,7 @@ class _Import:
         if self._problems.is_full:
             self._problems.is_partial = True
             return
-        related = None
-        if not items.is_flat:
-            related = items
+        related = items if not items.is_flat else None
         write_tree(self._executor, authorizer, CompletePayload(parser, root, related))
         self._created += len(root.rows) - len(stored.keys)
         self._updated += len(stored.keys)
@@ -353,3 +350,46 @@ def _key_of(row: SourceRow, collection: Collection) -> str:
     if not isinstance(row.item, Mapping):
         return ""
     return str(row.item.get(collection.primary_key))
+
+
+# The next batch, read while the program waits for the database
+
+
+T = TypeVar("T")
+
+
+class Prefetch(Generic[T]):
+    """Yields the elements of an iterator; `advance` takes the next one early.
+
+    An error that the iterator raises meanwhile is raised when that element would be yielded.
+    """
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+        # At most one: each element may be as large as a batch of an import.
+        self._ready: list[T] = []
+        self._error: Exception | None = None
+
+    def advance(self) -> None:
+        """Take the next element unless there is one already; raises nothing."""
+        if self._ready or self._error:
+            return
+        try:
+            self._ready.append(next(self._items))
+        except Exception as error:
+            # StopIteration as well, which ends the iteration in its turn.
+            self._error = error
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        self.advance()
+        if self._ready:
+            return self._ready.pop()
+        assert self._error
+        try:
+            raise self._error
+        finally:
+            # Its traceback has this frame, and so this object: they would keep each other.
+            self._error = None

@@ -249,9 +249,8 @@ def _parse_columns(
     except ValueError:
         return None
     names = [column.name for column in columns]
-    items: list[dict[str, object]] = []
-    for values in zip(*column_values):  # noqa: B905  (each column has a value for each record)
-        items.append(dict(zip(names, values)))  # noqa: B905  (and each row for each name)
+    # Each column has a value for each record, and so each row one for each name.
+    items = [dict(zip(names, values)) for values in zip(*column_values)]  # noqa: B905
     return map(SourceRow, records.lines, records.sizes, items)
 
 

@@ -25,8 +25,8 @@ from cms.items.write.stages.problems import Problems
 from cms.items.write.stages.resolved_rows import ResolvedRow, ResolvedSet
 from cms.items.write.stages.written_rows import WrittenRows
 from cms.items.write.transaction.row_indexes import at_indexes
-from cms.query.plan.shared_masks import has_subselect
-from cms.query.sql.row_checks import check_rows
+from cms.query.plan.masks import has_subselect
+from cms.query.sql.locks import check_rows
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
 from cms.store.fetching import fetch_fragment

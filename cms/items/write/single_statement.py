@@ -39,7 +39,6 @@ from cms.items.write.transaction.rows import (
 )
 from cms.query.language.ast import Query
 from cms.query.plan.bindings import bind_values
-from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.links import Link
 from cms.query.plan.plan import plan
 from cms.query.plan.read_plan import (
@@ -50,14 +49,15 @@ from cms.query.plan.read_plan import (
     Predicate,
     ReadPlan,
     ValueOutput,
+    inner_parts,
 )
 from cms.query.plan.sizes import written_size
 from cms.query.sql import write
 from cms.query.sql.arguments import VERSION_SLOTS, ArgumentSlots, FlowsByVerb
 from cms.query.sql.expressions import predicate
 from cms.query.sql.select import top_outputs
-from cms.query.sql.single_writes import SingleStatement, StoredRowTests
 from cms.query.sql.statement import Statement
+from cms.query.sql.write import SingleStatement, StoredRowTests
 from cms.schema.model import Catalogue, Collection, Kind
 from cms.store.counters import check_version
 from cms.store.fetching import cached_statement

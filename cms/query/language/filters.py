@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from cms import jsontext
 from cms.digits import TooManyDigits, too_many_digits
@@ -19,8 +19,6 @@ from cms.query.language.ast import (
     Or,
     Some,
 )
-from cms.query.language.brackets import Brackets, as_list
-from cms.query.language.json_operands import JsonLiterals
 from cms.query.language.limits import (
     MAX_FILTER_DEPTH,
     MAX_FILTER_NODES,
@@ -28,8 +26,9 @@ from cms.query.language.limits import (
     MAX_PATTERNS,
     LimitExceeded,
 )
-from cms.query.language.literals import Literals, parse_variable
+from cms.query.language.literals import JsonLiterals, Literals, parse_variable
 from cms.query.language.operators import OPERATORS, OperandKind, Operator
+from cms.query.language.query_strings import Brackets, as_list
 from cms.regex import compile_regex
 from cms.schema.names import FOLLOW, FieldName, follow_name, parse_name
 
@@ -98,26 +97,24 @@ class _Parser:
         self._count_node(path)
         if not isinstance(value, Mapping):
             raise _wrong(path, "a filter is an object")
-        items = _parse_each(self._entries(value, path))
+        problems: list[Problem] = []
+        items: list[Filter] = []
+        for key, inner in value.items():
+            with _collecting(problems):
+                items.append(self._entry(str(key), inner, (*path, str(key))))
+        if problems:
+            raise combined(problems)
         if not items:
             return EVERYTHING
         # A group of one filter is replaced by it, so that requests with one meaning share a
         # statement.
         if len(items) == 1:
             return items[0]
-        return And(items)
-
-    def _entries(
-        self, group: Mapping[str, object], path: FilterPath
-    ) -> Iterator[Callable[[], Filter]]:
-        # One after the other: a group that is larger than a request may be is not read to its end.
-        for key, inner in group.items():
-            name = str(key)
-            yield partial(self._entry, name, inner, (*path, name))
+        return And(tuple(items))
 
     def _entry(self, key: str, value: object, path: FilterPath) -> Filter:
         if key in ("_and", "_or"):
-            items = _parse_each(self._groups(value, path))
+            items = self._groups(value, path)
             if key == "_and":
                 return And(items)
             return Or(items)
@@ -145,9 +142,15 @@ class _Parser:
         # One way to write it, so that requests with one meaning share a statement.
         return FieldName(str(follow))
 
-    def _groups(self, value: object, path: FilterPath) -> Iterator[Callable[[], Filter]]:
+    def _groups(self, value: object, path: FilterPath) -> tuple[Filter, ...]:
+        problems: list[Problem] = []
+        items: list[Filter] = []
         for index, item in enumerate(_filters_in(value, path)):
-            yield partial(self.group, item, (*path, str(index)))
+            with _collecting(problems):
+                items.append(self.group(item, (*path, str(index))))
+        if problems:
+            raise combined(problems)
+        return tuple(items)
 
     def _parser_at(self, name: str) -> _Parser:
         """Return the parser of what stands at a name: a path may lead into a JSON field."""
@@ -245,22 +248,17 @@ class _Parser:
             raise _wrong(path[:1], f"it is nested deeper than {MAX_FILTER_DEPTH}")
 
 
-def _parse_each(parts: Iterable[Callable[[], Filter]]) -> tuple[Filter, ...]:
-    """Parse the parts of a group; the problems of all parts are raised together."""
-    items: list[Filter] = []
-    problems: list[Problem] = []
-    for part in parts:
-        try:
-            items.append(part())
-        except LimitExceeded:
-            raise  # nothing else of the request is looked at
-        except Refused as refused:
-            problems.extend(refused.problems)
+@contextmanager
+def _collecting(problems: list[Problem]) -> Iterator[None]:
+    """Collect the problems of a part, which are raised with those of all parts of its group."""
+    try:
+        yield
+    except LimitExceeded:
+        raise  # nothing else of the request is looked at
+    except Refused as refused:
+        problems.extend(refused.problems)
         if len(problems) >= MAX_PROBLEMS:
-            break  # an answer has no room for more
-    if problems:
-        raise combined(problems)
-    return tuple(items)
+            raise combined(problems) from None  # an answer has no room for more
 
 
 def _filters_in(value: object, path: FilterPath) -> Sequence[object]:

@@ -1,6 +1,6 @@
 """How operators compare values inside of JSON fields: SQL templates, and the forms of operands.
 
-The entries of cms/query/language/operators.py refer to these; cms/query/plan/json_tests.py converts
+The entries of cms/query/language/operators.py refer to these; cms/query/plan/conditions.py converts
 the operands.
 """
 

@@ -16,6 +16,7 @@ from cms.query.language.ast import (
     Slot,
 )
 from cms.query.language.limits import MAX_PATH_STEPS, Tally
+from cms.query.language.query_strings import JsonText, OperandGap
 from cms.schema.names import parse_path
 
 # `$NOW`, `$NOW(-1 day)`, `$NOW(+ 2 hours)`. Nine digits at most: more cannot be a date, and int()
@@ -114,3 +115,27 @@ def _now(text: str) -> Now:
     if sign == "-":
         amount = -amount
     return Now(amount, unit)
+
+
+class JsonLiterals(Literals):
+    """Sets the texts of a query string aside as `JsonText`; they count with all other literals."""
+
+    def __init__(self, literals: Literals) -> None:
+        super().__init__()
+        self.values = literals.values
+        self.tally = literals.tally
+
+    def literal(self, value: object) -> Operand:
+        return super().literal(_as_json(value))
+
+
+def _as_json(value: object) -> object:
+    match value:
+        case OperandGap():
+            return value.as_json()
+        case str():
+            return JsonText(value)
+        case tuple():
+            return tuple(map(_as_json, value))
+        case _:
+            return value

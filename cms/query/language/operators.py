@@ -4,30 +4,98 @@ from __future__ import annotations
 
 import operator as compare
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 from cms.query.language import json_operators
 from cms.query.language.json_operators import JsonComparison
-from cms.query.language.python_comparisons import (
-    Comparison,
-    always,
-    contains,
-    ends_with,
-    equals_text,
-    ignoring_case,
-    is_between,
-    is_empty,
-    is_empty_list,
-    is_none_of,
-    is_one_of,
-    matches,
-    negated,
-    never,
-    starts_with,
-)
 from cms.schema.types.field_type import Trait
+
+# Operators in Python: each comparison gives the same answer as the operator's SQL. The values are
+# comparable as their types make them (`FieldType.comparable`), and never null.
+
+Comparison = Callable[..., bool]
+"""Compares a value with the operands of an operator."""
+
+
+def lower_text(text: str) -> str:
+    """Return a text in lower case as PostgreSQL makes it: each character becomes one character."""
+    # Python would make two characters of some, such as the Turkish capital dotted I, and the text
+    # would then differ from the result of PostgreSQL's `lower()`.
+    return "".join(character.lower()[0] for character in text)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return str(value)
+
+
+def negated(compare: Comparison) -> Comparison:
+    return lambda *values: not compare(*values)
+
+
+def ignoring_case(compare: Comparison) -> Comparison:
+    return lambda value, text: compare(lower_text(_text(value)), lower_text(_text(text)))
+
+
+def always(*values: Any) -> bool:
+    return True
+
+
+def never(*values: Any) -> bool:
+    return False
+
+
+def equals_text(value: Any, text: str) -> bool:
+    return _text(value) == text
+
+
+def is_one_of(value: Any, entries: list[Any]) -> bool:
+    return value in entries
+
+
+def is_none_of(value: Any, entries: list[Any]) -> bool:
+    # NOT IN a list that holds NULL is never true in SQL.
+    return None not in entries and value not in entries
+
+
+def is_between(value: Any, low: Any, high: Any) -> bool:
+    return bool(low <= value <= high)
+
+
+def is_empty(value: Any) -> bool:
+    return isinstance(value, str | list | dict) and not value
+
+
+def is_empty_list(entries: list[Any]) -> bool:
+    return entries == []
+
+
+def contains(value: Any, part: str) -> bool:
+    """Tell whether a text has a part, or a list that belongs to no field an entry."""
+    if isinstance(value, list):
+        return any(_is_text_of(entry, str(part)) for entry in value)
+    # The part is a text already, except for an object that belongs to no field.
+    return str(part) in _text(value)
+
+
+def _is_text_of(entry: Any, text: str) -> bool:
+    return not isinstance(entry, list | dict | None) and str(entry) == text
+
+
+def starts_with(value: Any, part: str) -> bool:
+    return _text(value).startswith(part)
+
+
+def ends_with(value: Any, part: str) -> bool:
+    return _text(value).endswith(part)
+
+
+def matches(value: Any, pattern: Any) -> bool:
+    return pattern.search(_text(value)) is not None
 
 
 class OperandKind(StrEnum):
@@ -92,6 +160,29 @@ _HOLDS = (
 # is there for the index.
 _INTERSECTS = "({0} && {1} AND ST_Intersects(ST_MakeValid({0}), {1}))"
 
+
+def _order(name: str, symbol: str, in_json: JsonComparison, comparison: Comparison) -> Operator:
+    sql = f"{{0}} {symbol} {{1}}"
+    return Operator(name, OperandKind.ONE, Trait.ORDER, sql, in_json=in_json, compare=comparison)
+
+
+def _patterns(
+    name: str, opposite: str, keyword: str, pattern: str, comparison: Comparison
+) -> tuple[Operator, Operator]:
+    """Return the operator of texts that fit a pattern, and the one of those that do not."""
+    operator = Operator(
+        name,
+        OperandKind.PATTERN,
+        Trait.PATTERNS,
+        f"{{0}} {keyword} {{1}}",
+        pattern=pattern,
+        compare=comparison,
+    )
+    sql = f"{{0}} NOT {keyword} {{1}}"
+    compare = negated(comparison)
+    return operator, replace(operator, name=opposite, sql=sql, compare=compare, is_negated=True)
+
+
 # Null is neither equal nor unequal to anything, as always in SQL: a row without a value passes no
 # negated operator, except `_nin` with an empty list.
 _ALL = (
@@ -127,38 +218,10 @@ _ALL = (
         compare=negated(ignoring_case(equals_text)),
         is_negated=True,
     ),
-    Operator(
-        "_lt",
-        OperandKind.ONE,
-        Trait.ORDER,
-        "{0} < {1}",
-        in_json=json_operators.LESS,
-        compare=compare.lt,
-    ),
-    Operator(
-        "_lte",
-        OperandKind.ONE,
-        Trait.ORDER,
-        "{0} <= {1}",
-        in_json=json_operators.LESS_OR_EQUAL,
-        compare=compare.le,
-    ),
-    Operator(
-        "_gt",
-        OperandKind.ONE,
-        Trait.ORDER,
-        "{0} > {1}",
-        in_json=json_operators.GREATER,
-        compare=compare.gt,
-    ),
-    Operator(
-        "_gte",
-        OperandKind.ONE,
-        Trait.ORDER,
-        "{0} >= {1}",
-        in_json=json_operators.GREATER_OR_EQUAL,
-        compare=compare.ge,
-    ),
+    _order("_lt", "<", json_operators.LESS, compare.lt),
+    _order("_lte", "<=", json_operators.LESS_OR_EQUAL, compare.le),
+    _order("_gt", ">", json_operators.GREATER, compare.gt),
+    _order("_gte", ">=", json_operators.GREATER_OR_EQUAL, compare.ge),
     # ANY and ALL take one array: the statement is the same for every length of the list, and the
     # answer is right for an empty one.
     Operator(
@@ -264,91 +327,11 @@ _ALL = (
         is_negated=True,
         fits_items=True,
     ),
-    Operator(
-        "_icontains",
-        OperandKind.PATTERN,
-        Trait.PATTERNS,
-        "{0} ILIKE {1}",
-        pattern="%{0}%",
-        compare=ignoring_case(contains),
-    ),
-    Operator(
-        "_nicontains",
-        OperandKind.PATTERN,
-        Trait.PATTERNS,
-        "{0} NOT ILIKE {1}",
-        pattern="%{0}%",
-        compare=negated(ignoring_case(contains)),
-        is_negated=True,
-    ),
-    Operator(
-        "_starts_with",
-        OperandKind.PATTERN,
-        Trait.PATTERNS,
-        "{0} LIKE {1}",
-        pattern="{0}%",
-        compare=starts_with,
-    ),
-    Operator(
-        "_nstarts_with",
-        OperandKind.PATTERN,
-        Trait.PATTERNS,
-        "{0} NOT LIKE {1}",
-        pattern="{0}%",
-        compare=negated(starts_with),
-        is_negated=True,
-    ),
-    Operator(
-        "_istarts_with",
-        OperandKind.PATTERN,
-        Trait.PATTERNS,
-        "{0} ILIKE {1}",
-        pattern="{0}%",
-        compare=ignoring_case(starts_with),
-    ),
-    Operator(
-        "_nistarts_with",
-        OperandKind.PATTERN,
-        Trait.PATTERNS,
-        "{0} NOT ILIKE {1}",
-        pattern="{0}%",
-        compare=negated(ignoring_case(starts_with)),
-        is_negated=True,
-    ),
-    Operator(
-        "_ends_with",
-        OperandKind.PATTERN,
-        Trait.PATTERNS,
-        "{0} LIKE {1}",
-        pattern="%{0}",
-        compare=ends_with,
-    ),
-    Operator(
-        "_nends_with",
-        OperandKind.PATTERN,
-        Trait.PATTERNS,
-        "{0} NOT LIKE {1}",
-        pattern="%{0}",
-        compare=negated(ends_with),
-        is_negated=True,
-    ),
-    Operator(
-        "_iends_with",
-        OperandKind.PATTERN,
-        Trait.PATTERNS,
-        "{0} ILIKE {1}",
-        pattern="%{0}",
-        compare=ignoring_case(ends_with),
-    ),
-    Operator(
-        "_niends_with",
-        OperandKind.PATTERN,
-        Trait.PATTERNS,
-        "{0} NOT ILIKE {1}",
-        pattern="%{0}",
-        compare=negated(ignoring_case(ends_with)),
-        is_negated=True,
-    ),
+    *_patterns("_icontains", "_nicontains", "ILIKE", "%{0}%", ignoring_case(contains)),
+    *_patterns("_starts_with", "_nstarts_with", "LIKE", "{0}%", starts_with),
+    *_patterns("_istarts_with", "_nistarts_with", "ILIKE", "{0}%", ignoring_case(starts_with)),
+    *_patterns("_ends_with", "_nends_with", "LIKE", "%{0}", ends_with),
+    *_patterns("_iends_with", "_niends_with", "ILIKE", "%{0}", ignoring_case(ends_with)),
     Operator("_intersects", OperandKind.GEOMETRY, Trait.GEOMETRY, _INTERSECTS),
     Operator(
         "_nintersects", OperandKind.GEOMETRY, Trait.GEOMETRY, f"NOT {_INTERSECTS}", is_negated=True

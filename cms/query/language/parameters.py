@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from cms.errors import invalid_query
 from cms.query.language import limits
 from cms.query.language.aggregates import AGGREGATES
 from cms.query.language.ast import Aggregate, SortTerm
-from cms.query.language.brackets import as_list
 from cms.query.language.filters import decode_json
+from cms.query.language.query_strings import as_list
 from cms.schema.names import FOLLOW, FieldName, FieldPath, parse_path, parse_value_path
 
 FILTER_COUNT = "filter_count"
@@ -53,9 +53,7 @@ def names_of(params: Params, parameter: str) -> list[str]:
     # `fields=` counts as no `fields`.
     if value is None or value == "":
         return []
-    texts = value
-    if isinstance(value, str):
-        texts = [value]
+    texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise invalid_query(f"{parameter} is a list of names", parameter=parameter)
     names: list[str] = []
@@ -143,8 +141,8 @@ def counts_of(params: Params) -> tuple[str, ...]:
     names = meta_names(params)
     if "*" in names:
         names = [*names, *COUNTS]
-    else:
-        _refuse_unknown(names)
+    elif any(name not in META for name in names):
+        raise invalid_query(f"meta takes {', '.join(META)} or *", parameter="meta")
     # One order, whatever that of the request is: both orders share one statement.
     return tuple(name for name in (*COUNTS, COUNT_ESTIMATE) if name in names)
 
@@ -152,8 +150,3 @@ def counts_of(params: Params) -> tuple[str, ...]:
 def meta_names(params: Params) -> list[str]:
     """Return what `meta` asks for, each name once."""
     return list(dict.fromkeys(names_of(params, "meta")))
-
-
-def _refuse_unknown(names: Iterable[str]) -> None:
-    if any(name not in META for name in names):
-        raise invalid_query(f"meta takes {', '.join(META)} or *", parameter="meta")

@@ -22,7 +22,6 @@ from cms.query.language.ast import (
     Star,
     Window,
 )
-from cms.query.language.brackets import nested_params
 from cms.query.language.limits import LimitExceeded
 from cms.query.language.literals import Literals
 from cms.query.language.paging import WINDOW_MINIMUMS, PageSizes
@@ -34,18 +33,9 @@ from cms.query.language.parameters import (
     group_of,
     integer_of,
 )
-from cms.query.language.query_parser import DEEP_PARAMETERS, LEVEL_PARAMETERS, QueryParser, at_level
+from cms.query.language.query_parser import LEVEL_PARAMETERS, QueryParser, at_level
+from cms.query.language.query_strings import nested_params
 from cms.schema.names import FieldName, FieldPath
-
-__all__ = [
-    "DEEP_PARAMETERS",
-    "PARAMETERS",
-    "PageSizes",
-    "UnreadableParameters",
-    "parse",
-    "parse_answer",
-    "parse_query_string",
-]
 
 PARAMETERS = frozenset({"fields", "meta", "deep", "highlight", *LEVEL_PARAMETERS})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -22,10 +23,15 @@ from cms.query.language.ast import (
     Star,
     Window,
 )
-from cms.query.language.cursor_parameters import parse_cursor, refuse_token, without_cursor
 from cms.query.language.filters import parse_filter
 from cms.query.language.literals import Literals
-from cms.query.language.paging import PageSizes, parse_window
+from cms.query.language.paging import (
+    PageSizes,
+    parse_cursor,
+    parse_window,
+    refuse_token,
+    without_cursor,
+)
 from cms.query.language.parameters import (
     Params,
     aggregate_of,
@@ -36,7 +42,6 @@ from cms.query.language.parameters import (
     refuse_follow,
     term_of,
 )
-from cms.query.language.search_words import SHORTEST_INDEXED, search_words
 from cms.schema.names import NAME, FieldName, FieldPath, parse_name
 
 LEVEL_PARAMETERS = (
@@ -187,10 +192,9 @@ class QueryParser:
             )
         try:
             return self._nested_query(params, paths)
-        except limits.LimitExceeded as exceeded:
-            raise limits.LimitExceeded(_at_level(exceeded, segment)) from None
         except Refused as refused:
-            raise Refused(_at_level(refused, segment)) from None
+            kind = limits.LimitExceeded if isinstance(refused, limits.LimitExceeded) else Refused
+            raise kind(at_level(problem, segment) for problem in refused.problems) from None
 
     def _nested_query(self, deep: Params, paths: list[FieldPath]) -> Query:
         """Parse the level below; keys with an underscore are its parameters, others its fields."""
@@ -230,10 +234,10 @@ class QueryParser:
         # A word of digits comes as a number in the body of a SEARCH.
         words = search_words(str(text))
         self._tally(len(words), "words of searches", limits.MAX_SEARCH_WORDS, "search")
-        return tuple(map(self._search_word, words))
-
-    def _search_word(self, word: str) -> SearchWord:
-        return SearchWord(self.literals.slot(word), is_short=len(word) < SHORTEST_INDEXED)
+        return tuple(
+            SearchWord(self.literals.slot(word), is_short=len(word) < SHORTEST_INDEXED)
+            for word in words
+        )
 
     def _highlights(self, params: Params, *, is_grouped: bool) -> bool:
         highlights = flag_of(params, "highlight")
@@ -297,10 +301,6 @@ def _count_only(pick: Pick) -> Pick:
     return replace(pick, nested=replace(pick.nested, aggregates=counted))
 
 
-def _at_level(refused: Refused, segment: str) -> list[Problem]:
-    return [at_level(problem, segment) for problem in refused.problems]
-
-
 def at_level(problem: Problem, segment: str) -> Problem:
     """Return a problem that says at which level of `deep` its parameter is wrong."""
     extensions = dict(problem.extensions)
@@ -319,3 +319,26 @@ def _level_path(path: str, segment: str) -> str:
         return f"deep[{segment}]{bracket}{rest}"
     # `filter[price]` at the level `author` becomes `deep[author][_filter][price]`.
     return f"deep[{segment}][_{head}]{bracket}{rest}"
+
+
+# Words of a search
+
+
+_WORD = re.compile(r'"([^"]*)"|(\S+)')
+
+SHORTEST_INDEXED = 3
+"""Characters from which on an index helps to find a word: it is one of groups of three."""
+
+
+def search_words(text: str) -> list[str]:
+    """Return the words and phrases of a search, each once.
+
+    Words are parted by white space. A phrase begins with a quote at the start of a word, and ends
+    with the next one; any other quote is a character like others.
+    """
+    words = []
+    for match in _WORD.finditer(text):
+        phrase, word = match.groups()
+        if word or phrase.strip():
+            words.append(word or phrase)
+    return list(dict.fromkeys(words))

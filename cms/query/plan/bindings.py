@@ -89,12 +89,8 @@ def _value_of(placeholder: Placeholder, bindings: Bindings) -> object:
 
 def _list_values(items: tuple[object, ...], bindings: Bindings) -> list[object]:
     """Return a list with the values of its variables; those of an anonymous caller are left out."""
-    values: list[object] = []
-    for item in items:
-        value = _literal_value(item, bindings)
-        if value is not None:
-            values.append(value)
-    return values
+    values = [_literal_value(item, bindings) for item in items]
+    return [value for value in values if value is not None]
 
 
 def _literal_value(operand: object, bindings: Bindings) -> object:

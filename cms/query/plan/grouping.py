@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from cms.errors import Refused, invalid_query
 from cms.query.language.aggregates import AGGREGATES, AggregateOutput
-from cms.query.plan.document_paths import JsonPath, JsonPaths
+from cms.query.plan.conditions import value_of
 from cms.query.plan.guarded import (
     AggregateTerm,
     GuardedAggregate,
@@ -15,8 +15,16 @@ from cms.query.plan.guarded import (
     GuardedQuery,
     GuardedTerm,
 )
-from cms.query.plan.read_plan import AggregateValue, Group, Grouping, Order, Value
-from cms.query.plan.typed_tests import value_of
+from cms.query.plan.read_plan import (
+    AggregateValue,
+    Group,
+    Grouping,
+    JsonPath,
+    JsonPaths,
+    Order,
+    ReadPlan,
+    Value,
+)
 from cms.schema.types.field_type import FieldType, Trait
 
 
@@ -114,3 +122,39 @@ def unfit(value: Value, problem: str, parameter: str) -> Refused:
     field = value.field
     reason = f'The field "{field.name}" of type {field.type.name} {problem}'
     return invalid_query(reason, collection=field.collection, field=field.name, parameter=parameter)
+
+
+# Where the values of an answer stand in its items
+
+
+KeyPath = tuple[str, ...]
+"""The keys that lead to a value in an item of the answer."""
+
+
+def output_paths(plan: ReadPlan) -> tuple[KeyPath, ...]:
+    """Return the paths of a level's values, in order: of outputs, or groups and aggregates."""
+    if plan.grouping is None:
+        return tuple((output.key,) for output in plan.outputs)
+    return tuple(_group_paths(plan.grouping))
+
+
+def _group_paths(grouping: Grouping) -> Iterator[KeyPath]:
+    for group in grouping.groups:
+        yield (group.key,)
+    for aggregate in grouping.aggregates:
+        yield _aggregate_path(aggregate, grouping)
+
+
+def _aggregate_path(aggregate: AggregateValue, grouping: Grouping) -> KeyPath:
+    """Return the path of an aggregate in an item of the answer.
+
+    `{"count": 42}` counts rows, `{"count": {"id": 42}}` the values of a field. Beside fields the
+    rows themselves are under `*`.
+    """
+    function = aggregate.function
+    if aggregate.value:
+        return function, aggregate.value.key
+    for other in grouping.aggregates:
+        if other.function == function and other.value:
+            return function, "*"
+    return (function,)

@@ -19,11 +19,13 @@ from cms.query.language.ast import (
     SearchWord,
     Window,
 )
-from cms.query.plan.document_paths import JsonPath, JsonPaths, json_path_key
 from cms.query.plan.read_plan import (
+    JsonPath,
+    JsonPaths,
     LinkStep,
     Predicate,
     VisibleMembers,
+    json_path_key,
 )
 from cms.schema.model import Collection, Field
 

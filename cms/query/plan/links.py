@@ -80,18 +80,13 @@ def link_of(
     # A to-many field needs a key that the rows of the other collection can point to.
     if one is None or collection.primary_key is None:
         return None
-    near = collection.primary_key
-    if one.constraint:
-        near = one.constraint.foreign_column
+    near = one.constraint.foreign_column if one.constraint else collection.primary_key
     return Link(one, one.many_collection, near, one.many_field, to_many=True)
 
 
 def _to_one_link(catalogue: Catalogue, relation: Relation, target: str) -> Link | None:
-    if relation.constraint:
-        # A foreign key may point to another unique column than the primary key.
-        far: str | None = relation.constraint.foreign_column
-    else:
-        far = _key(catalogue, target)
+    # A foreign key may point to another unique column than the primary key.
+    far = relation.constraint.foreign_column if relation.constraint else _key(catalogue, target)
     if far is None:
         return None
     may_repeat = _may_repeat(catalogue.collections[target])
@@ -109,12 +104,8 @@ def any_links(catalogue: Catalogue, collection: Collection, field: str) -> tuple
     many = catalogue.by_many.get((collection.name, field))
     if many is None or many.one_collection:
         return ()
-    links: list[Link] = []
-    for target in many.one_allowed_collections or ():
-        link = _any_link(catalogue, many, target)
-        if link:
-            links.append(link)
-    return tuple(links)
+    targets = many.one_allowed_collections or ()
+    return tuple(filter(None, (_any_link(catalogue, many, target) for target in targets)))
 
 
 def target_collections(catalogue: Catalogue, collection: Collection, field: str) -> tuple[str, ...]:

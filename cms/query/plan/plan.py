@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from cms.errors import invalid_query
-from cms.query.language.ast import Constant, RowOutput, SearchWord
+from cms.query.language.ast import RELEVANCE, Constant, RowOutput, SearchWord
 from cms.query.language.parameters import COUNT_ESTIMATE, COUNTS, RANKED
-from cms.query.plan.conditions import predicate_of
-from cms.query.plan.count_sources import CountEstimate
-from cms.query.plan.cursor_terms import cursor_of
+from cms.query.plan.bindings import Placeholder
+from cms.query.plan.conditions import predicate_of, typed_test, value_of
 from cms.query.plan.grouping import grouping_of, unfit
 from cms.query.plan.guarded import (
     AggregateTerm,
@@ -23,11 +24,13 @@ from cms.query.plan.guarded import (
     RelatedSearch,
     RelevanceTerm,
 )
-from cms.query.plan.masked_tests import with_rules_beside
+from cms.query.plan.masks import is_restricted, with_rules_beside
+from cms.query.plan.ordering import cursor_of
 from cms.query.plan.read_plan import (
     EVERY_ROW,
     All,
     AnyOf,
+    CountEstimate,
     Embed,
     EmbedChoice,
     Exists,
@@ -37,18 +40,18 @@ from cms.query.plan.read_plan import (
     Page,
     Predicate,
     ReadPlan,
+    Relevance,
     RowValue,
+    SearchMatch,
     Value,
     ValueOutput,
     both,
 )
-from cms.query.plan.restricted_conditions import is_restricted
-from cms.query.plan.search_matches import has_search_index, relevance, search_matches
-from cms.query.plan.typed_tests import typed_test, value_of
 from cms.schema.model import Collection, Field
 from cms.schema.names import MAX_NAME_BYTES
-from cms.schema.types.field_type import Trait
-from cms.schema.types.texts import UNKNOWN
+from cms.schema.types.field_type import Search, Trait
+from cms.schema.types.numbers import INTEGER
+from cms.schema.types.texts import UNKNOWN, parse_text
 
 
 def plan(guarded: Guarded) -> ReadPlan:
@@ -130,9 +133,12 @@ def _merge_embeds(collection: Collection, embeds: tuple[Embed, ...], field: Fiel
     """
     key = embeds[0].key
     # Nothing is fetched from the targets: the column holds the key already.
-    if all(map(_is_key_in_column, embeds)):
+    if all(embed.keys_only and embed.step.link.collection_field for embed in embeds):
         # The target still decides what is seen: a row whose item is hidden shows null.
-        return ValueOutput(key, Value(field, when=AnyOf(tuple(map(_is_seen, embeds)))))
+        seen = tuple(
+            Exists(embed.step, All((embed.plan.allowed, embed.plan.where))) for embed in embeds
+        )
+        return ValueOutput(key, Value(field, when=AnyOf(seen)))
     naming_column = embeds[0].step.link.collection_field
     if naming_column is None or embeds[0].step.link.to_many:
         return embeds[0]
@@ -142,15 +148,6 @@ def _merge_embeds(collection: Collection, embeds: tuple[Embed, ...], field: Fiel
         GuardedTest("_nin", (Constant(opened),)), Value(collection.fields[naming_column])
     )
     return EmbedChoice(key, embeds, Value(field, when=both(embeds[0].step.when, is_other)))
-
-
-def _is_key_in_column(embed: Embed) -> bool:
-    """Tell whether a column of the row holds all that an output shows of its items."""
-    return embed.keys_only and embed.step.link.collection_field is not None
-
-
-def _is_seen(embed: Embed) -> Predicate:
-    return Exists(embed.step, All((embed.plan.allowed, embed.plan.where)))
 
 
 def _row_value(output: RowOutput, collection: Collection) -> RowValue:
@@ -191,7 +188,7 @@ def _is_page_by_relevance(query: GuardedQuery) -> bool:
 
 def _is_indexed(query: GuardedQuery) -> list[bool]:
     """Tell of each word of a search whether an index finds the rows that hold it themselves."""
-    has_indexes = all(map(has_search_index, _search_values(query)))
+    has_indexes = all(map(_has_search_index, _search_values(query)))
     return [has_indexes and not word.is_short for word in query.search]
 
 
@@ -199,7 +196,7 @@ def _search(query: GuardedQuery) -> Predicate | None:
     """Return the condition that the row or a related item has each word; None without a search."""
     if not query.search:
         return None
-    matches_by_word = search_matches(_search_values(query), query.search)
+    matches_by_word = _search_matches(_search_values(query), query.search)
     # If no index serves the row's own values, the row is read anyway, and compared with the keys of
     # the related items one by one.
     indexed = _is_indexed(query)
@@ -216,14 +213,14 @@ def _search(query: GuardedQuery) -> Predicate | None:
 
 def _related_match(items: RelatedSearch, word: SearchWord, *, is_indexed: bool) -> Exists:
     values = list(map(value_of, items.values))
-    (matches,) = search_matches(values, [word])
+    (matches,) = _search_matches(values, [word])
     return Exists(items.step, AnyOf(matches), keys_first=items.is_indexed and is_indexed)
 
 
 def _highlights(query: GuardedQuery) -> Highlights | None:
     if not query.highlights:
         return None
-    return Highlights(search_matches(_search_values(query), query.search))
+    return Highlights(_search_matches(_search_values(query), query.search))
 
 
 def _search_values(query: GuardedQuery) -> list[Value]:
@@ -263,10 +260,8 @@ def _order(query: GuardedQuery) -> tuple[Order, ...]:
     order = []
     for term in query.sort:
         if isinstance(term, RelevanceTerm):
-            values = _search_values(query)
-            value = relevance(query.collection.name, values, query.search)
             # The best first, which is the greatest number.
-            order.append(Order(value, descending=not term.descending))
+            order.append(Order(_relevance(query), descending=not term.descending))
         else:
             order.append(_term(term))
     return tuple(order)
@@ -281,3 +276,52 @@ def _term(term: GuardedTerm | AggregateTerm) -> Order:
     if Trait.SORTING not in value.type.traits:
         raise unfit(value, "cannot be sorted by", "sort")
     return Order(value, term.path, descending=term.descending)
+
+
+def _relevance(query: GuardedQuery) -> Value:
+    """Return how well a row fits the words of the search, as a value to sort by."""
+    matches = _search_matches(_search_values(query), query.search)
+    return Value(Field(query.collection.name, RELEVANCE, INTEGER), relevance=Relevance(matches))
+
+
+# Words of a search
+
+
+def _search_matches(
+    values: Sequence[Value], words: Sequence[SearchWord]
+) -> tuple[tuple[SearchMatch, ...], ...]:
+    """Return for each word its tests of the values, in their order."""
+    return tuple(_matches_of_word(values, word) for word in words)
+
+
+def _matches_of_word(values: Sequence[Value], word: SearchWord) -> tuple[SearchMatch, ...]:
+    # One parameter for all texts, however many there are.
+    text = Placeholder(word.text, parse_text, "search")
+    return tuple(SearchMatch(value, _operand(value, word, text), word.is_short) for value in values)
+
+
+def _operand(value: Value, word: SearchWord, text: Placeholder) -> Placeholder:
+    if value.type.search is Search.CONTAINED:
+        return text
+    return Placeholder(word.text, partial(_parse_or_null, value.parse), "search")
+
+
+def _parse_or_null(parse: Callable[[object], str], word: object) -> str | None:
+    """Return the parsed word, or None for a word that is no value of the type and so equals none.
+
+    As NULL it leaves the statement the same for every word.
+    """
+    try:
+        return parse(word)
+    except ValueError:
+        return None
+
+
+def _has_search_index(value: Value) -> bool:
+    """Tell whether an index finds the rows in which a value holds a word."""
+    column = value.field.column
+    if column is None:
+        return False
+    if value.type.search is Search.CONTAINED:
+        return column.is_search_indexed
+    return column.is_indexed or column.is_unique

@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any
 
 from cms.query.language.ast import RowOutput, Slot
 from cms.query.language.operators import Operator
 from cms.query.language.parameters import RANKED
 from cms.query.plan.bindings import Placeholder
-from cms.query.plan.count_sources import CountEstimate
-from cms.query.plan.document_paths import JsonPath, JsonPaths, json_path_key
 from cms.query.plan.links import Link
 from cms.schema.model import Collection, Field
 from cms.schema.types.field_type import FieldFunction, FieldType, Parse, Trait
 from cms.schema.types.json_members import JSON_MEMBER
 from cms.schema.types.numbers import INTEGER
+
+
+class CountEstimate(Enum):
+    """The source of an estimate of the rows that fulfil the filter.
+
+    Statistics of columns cover all rows. So they are used only for a caller from whom no rule hides
+    any row; for others the filter is tried on a sample of the rows that they see.
+    """
+
+    STATISTICS = "statistics"
+    SAMPLE = "sample"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    """Leads to a value inside of a JSON field: names of members, and indexes of arrays.
+
+    The steps are those of a request, and so parameters of its statement.
+    """
+
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPaths:
+    """Shows a part of a JSON field: an object of the values at the paths, nested like the paths."""
+
+    paths: tuple[tuple[str, ...], ...]
+
+
+def json_path_key(field: str, path: JsonPath) -> str:
+    """Return the key of a value inside of a JSON field, `meta_price` of `meta.price`."""
+    return "_".join((field, *path.steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +111,6 @@ class Value:
         if self.is_computed:
             return self.cast
         return self.type.index_cast or self.cast
-
-    @property
-    def is_small_integer(self) -> bool:
-        """Whether the value is a whole number of a smaller type than its operands."""
-        return bool(self.type.index_cast)
 
     @property
     def parse(self) -> Parse:
@@ -220,16 +250,12 @@ NO_ROW = AnyOf(())
 
 def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
     """Return the condition that holds where both hold; None holds in every row."""
-    conditions: list[Predicate] = []
-    for condition in (first, second):
-        if condition is not None and condition != EVERY_ROW:
-            conditions.append(condition)
-    match conditions:
+    match [each for each in (first, second) if each is not None and each != EVERY_ROW]:
         case []:
             return None
         case [condition]:
             return condition
-        case _:
+        case conditions:
             return All(tuple(conditions))
 
 
@@ -379,9 +405,25 @@ class ReadPlan:
     is_found_by_index: bool = False
     """Of a page by relevance, whether an index finds a word of the search."""
     masks: tuple[MaskColumn, ...] = ()
-    """Rules that outputs and groups name as `SharedMask` (cms/query/plan/shared_masks.py)."""
+    """Rules that outputs and groups name as `SharedMask` (cms/query/plan/masks.py)."""
 
     @property
     def is_ranked(self) -> bool:
         """Whether it is a page by relevance, for which only the first rows are ranked."""
         return RANKED in self.counts
+
+
+def inner_parts(part: object) -> Iterable[object]:
+    """Return the items of a tuple, or the fields of a dataclass; nothing of any other value."""
+    if isinstance(part, tuple):
+        return part
+    kind: Any = type(part)
+    return [getattr(part, name) for name in _field_names(kind)]
+
+
+# Asking the dataclass each time would take longer than the walk itself.
+@cache
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    if not is_dataclass(kind):
+        return ()
+    return tuple(field.name for field in fields(kind))

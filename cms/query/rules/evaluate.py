@@ -46,14 +46,8 @@ def operand_reader(operator: Operator, read: ToComparable) -> ToComparable:
 def _read_list(read: ToComparable, operand: object) -> list[Any]:
     if not isinstance(operand, list | tuple):
         operand = [operand]
-    values: list[Any] = []
-    for item in operand:
-        # A variable without a value stays null.
-        if item is None:
-            values.append(None)
-        else:
-            values.append(read(item))
-    return values
+    # A variable without a value stays null.
+    return [None if item is None else read(item) for item in operand]
 
 
 def fulfils(operator: Operator, value: Any, operands: Sequence[Any]) -> bool:

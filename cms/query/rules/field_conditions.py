@@ -67,9 +67,7 @@ def field_state(
 
     The last condition that holds decides.
     """
-    switches: dict[str, bool] = {}
-    for name in _SWITCHES:
-        switches[name] = bool(meta and meta.get(name))
+    switches = {name: bool(meta and meta.get(name)) for name in _SWITCHES}
     # Backwards, so that the first one that holds is the one that decides.
     for condition in reversed(conditions):
         if not failures(condition.rule, values, context):

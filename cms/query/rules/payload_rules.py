@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from cms.query.language.ast import AtField, Filter
+from cms.query.language.ast import AtField, Filter, has_item_test
 from cms.query.language.filters import parse_filter, require_not_blank
 from cms.query.language.literals import RuleLiterals
 from cms.query.language.operators import RULE_OPERATORS
-from cms.query.language.relation_tests import has_item_test
 from cms.schema.names import FieldName
 
 
@@ -31,9 +30,7 @@ def parse_rule(
 
     Raises `Refused` INVALID_QUERY with the path to the problem in the rule.
     """
-    filter_value: object = {}
-    if value is not None:
-        filter_value = require_not_blank(_exact(value), parameter)
+    filter_value: object = require_not_blank(_exact(value), parameter) if value is not None else {}
     parsed = parse_filter(
         filter_value, RuleLiterals(), parameter=parameter, operators=RULE_OPERATORS
     )

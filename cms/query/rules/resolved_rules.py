@@ -29,10 +29,9 @@ from cms.query.language.ast import (
 )
 from cms.query.language.operators import NO_FIELD, RULE_OPERATORS, OperandKind, Operator
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
-from cms.query.plan.document_paths import JsonPath
+from cms.query.plan.conditions import require_fit
 from cms.query.plan.links import link_of
-from cms.query.plan.read_plan import Value
-from cms.query.plan.typed_tests import require_fit
+from cms.query.plan.read_plan import JsonPath, Value
 from cms.query.rules.evaluate import (
     ToComparable,
     call_function,
@@ -45,7 +44,7 @@ from cms.query.rules.payload_rules import PayloadRule
 from cms.schema.model import Catalogue, Collection
 from cms.schema.names import DottedName, FieldName, dotted_name
 from cms.schema.types import ALIAS
-from cms.schema.types.field_type import Trait
+from cms.schema.types.field_type import FieldFunction, FieldType, Trait
 from cms.schema.types.json_members import value_at
 
 
@@ -207,11 +206,17 @@ class _RuleResolver:
             member = self._member(name, subject)
             if not name.function:
                 return RuleStep(subject, name.field, None, self.resolve(inner, member))
-            call = _function(name.function, member)
+            value = member.value
+            field_type = value.field.type if value else guess_type_of_function(name.function)
+            function = _function_of(field_type, name.function, member)
         except Refused as refused:
             # Only a payload that reaches this part is refused: other parts of the rule still apply.
             return RuleStep(subject, name.field, None, UnfitRule(refused.problems[0]))
-        return RuleStep(subject, name.field, call.function, self.resolve(inner, call.subject))
+        # The test is of the result, whose type differs from that of the field.
+        if value:
+            member = replace(member, value=replace(value, function=function))
+        call = partial(call_function, function, field_type)
+        return RuleStep(subject, name.field, call, self.resolve(inner, member))
 
     def _path_step(self, path: DottedName, inner: Filter, subject: Subject) -> RuleStep:
         assert subject.collection
@@ -256,27 +261,13 @@ def _path_behind_field(name: FieldName, collection: Collection | None) -> Dotted
     return dotted
 
 
-@dataclass(frozen=True, slots=True)
-class _FunctionCall:
-    function: Callable[[Any], int | None]
-    subject: Subject
-
-
-def _function(name: str, subject: Subject) -> _FunctionCall:
-    value = subject.value
-    if value:
-        field_type = value.field.type
-    else:
-        field_type = guess_type_of_function(name)
+def _function_of(field_type: FieldType, name: str, subject: Subject) -> FieldFunction:
     function = function_of(field_type, name)
     if function is None:
         raise invalid_query(
             f"There is no function {name} for the type {field_type.name}", place=subject.label
         )
-    # The test is of the result, whose type differs from that of the field.
-    if value:
-        subject = replace(subject, value=replace(value, function=function))
-    return _FunctionCall(partial(call_function, function, field_type), subject)
+    return function
 
 
 def _test(test: OperatorTest, subject: Subject) -> ResolvedFilter:
@@ -343,14 +334,8 @@ def read_operands(
     Raises `Refused` INVALID_QUERY for an operand of a wrong type.
     """
     read_operand = operand_reader(operator, read)
-    comparables: list[object] = []
     try:
-        for value in values:
-            if value is None:
-                comparables.append(None)
-            else:
-                comparables.append(read_operand(value))
-        return tuple(comparables)
+        return tuple(None if value is None else read_operand(value) for value in values)
     except ValueError as error:
         path = f"{subject.label} {operator.name}"
         raise invalid_query(f"The rule {path}: {error}", place=path) from None

@@ -11,8 +11,8 @@ from cms.errors import Problem, Refused
 from cms.query.language.ast import And, CallerKey, CallerValue, Operand
 from cms.query.language.operators import OperandKind, Operator
 from cms.query.plan.bindings import Bindings
+from cms.query.plan.conditions import entries
 from cms.query.rules.evaluate import ToComparable, fulfils, guess_type, value_reader
-from cms.query.rules.json_comparisons import fulfils_in_json
 from cms.query.rules.resolved_rules import (
     ResolvedFilter,
     ResolvedRule,
@@ -25,6 +25,8 @@ from cms.query.rules.resolved_rules import (
     operand_value,
     read_operands,
 )
+from cms.schema.types.field_type import Trait
+from cms.schema.types.json_members import json_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,7 @@ class _RuleValidation:
         # A field name at a list means some item of it, as it does in SQL.
         if isinstance(item, list):
             return self._some(step.subject, step, item, kind="some", was_sent=was_sent)
-        values: Mapping[str, object] = {}
-        if isinstance(item, Mapping):
-            values = item
+        values: Mapping[str, object] = item if isinstance(item, Mapping) else {}
         unsent = None
         # Values that were not sent are known of the item itself, not of items nested in it.
         if not step.subject.path:
@@ -128,7 +128,7 @@ class _RuleValidation:
         operator = test.operator
         operands = test.values
         if operands is None:
-            operands = self._operands(test)
+            operands = tuple(self._operand(operand, operator) for operand in test.operands)
         # `_submitted` is about the payload itself, and so holds or not for whatever is sent.
         if operator.operand_kind is OperandKind.FLAG:
             passed = was_sent == operands[0]
@@ -143,10 +143,6 @@ class _RuleValidation:
         if not _compares_with_caller(test):
             extension = _operand_extension(operator, operands)
         return [self._problem(test.subject, operator.name[1:], extension)]
-
-    def _operands(self, test: RuleTest) -> tuple[object, ...]:
-        """Return operands of which some are variables."""
-        return tuple(self._operand(operand, test.operator) for operand in test.operands)
 
     def _operand(self, operand: Operand, operator: Operator) -> object:
         if isinstance(operand, CallerValue):
@@ -240,10 +236,8 @@ def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mappin
         # The names of extensions are those of the interface: FAILED_VALIDATION has `valid`,
         # `invalid` or `substring`, by the kind of the operator.
         key = "substring"
-    elif operator.is_negated:
-        key = "invalid"
     else:
-        key = "valid"
+        key = "invalid" if operator.is_negated else "valid"
     if operator.operand_kind is OperandKind.TWO:
         return {key: values}
     return {key: values[0]}
@@ -256,3 +250,59 @@ def _as_json(operand: object) -> object:
     if isinstance(operand, datetime):
         return operand.isoformat()
     return operand
+
+
+# Values inside of JSON
+
+
+_SCALARS = ("string", "number", "boolean")
+
+
+def fulfils_in_json(
+    operator: Operator, value: Any, operands: Sequence[Any], comparables: Sequence[Any]
+) -> bool:
+    """Tell whether a value inside of JSON fulfils an operator.
+
+    `comparables` are the operands as they are read for the comparison.
+    """
+    kind = operator.operand_kind
+    if value is None or kind is OperandKind.NOTHING:
+        return fulfils(operator, value, comparables)
+    if None in comparables:  # a variable without a value
+        return False
+    if kind is OperandKind.PATTERN and isinstance(value, list):
+        return _tests_entries(operator, value, operands[0])
+    if kind in (OperandKind.PATTERN, OperandKind.REGEX):
+        return isinstance(value, str) and fulfils(operator, value, comparables)
+    if operator.trait is Trait.CASE:
+        return isinstance(value, str) and fulfils(operator, value, [str(comparables[0])])
+    if kind is OperandKind.LIST:
+        return _fulfils_list(operator, value, comparables[0])
+    own_type = json_type(value)
+    if own_type not in _SCALARS or {own_type} != set(map(json_type, comparables)):
+        return False
+    return fulfils(operator, value, comparables)
+
+
+def _fulfils_list(operator: Operator, value: Any, items: Sequence[Any]) -> bool:
+    own_type = json_type(value)
+    # To Python true is the number 1.
+    items_of_type = [item for item in items if json_type(item) == own_type]
+    # Between types nothing holds, while `_nin` of nothing holds for every value.
+    if items and not items_of_type:
+        return False
+    return fulfils(operator, value, [items_of_type])
+
+
+def _tests_entries(operator: Operator, values: list[Any], operand: object) -> bool:
+    """Tell whether an array has an entry, or has none; other tests of texts hold for no array."""
+    if operator.trait is not Trait.PARTS:
+        return False
+    wanted = list(map(_typed, entries(operand)))
+    has_entry = any(_typed(value) in wanted for value in values)
+    return has_entry != operator.is_negated
+
+
+def _typed(value: object) -> tuple[str, object]:
+    # To Python true is the number 1.
+    return json_type(value), value

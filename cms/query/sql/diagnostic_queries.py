@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cms.fragment import Fragment, commas, concat, fill, name, param, text
-from cms.query.sql.arrays import array
-from cms.query.sql.columns import rows_of
+from cms.query.sql.arguments import array
+from cms.query.sql.columns import numbered_rows, rows_of
 from cms.schema.model import CheckConstraint, Collection, Field, ForeignKey
 from cms.schema.system import system_table
 
@@ -94,13 +94,7 @@ def _compared(field: Field, value: Fragment) -> Fragment:
 
 def _source(columns: Sequence[Texts]) -> Fragment:
     """Print the rows that have these columns, as r (c0 …, n)."""
-    values = []
-    labels = []
-    for index, column in enumerate(columns):
-        values.append(param(array(column), "text[]"))
-        labels.append(text(f"c{index}"))
-    labels.append(text("n"))
-    return fill("unnest({0}) WITH ORDINALITY AS r ({1})", commas(values), commas(labels))
+    return numbered_rows([param(array(column), "text[]") for column in columns])
 
 
 def _typed(field: Field, column: str) -> Fragment:

@@ -15,13 +15,14 @@ from cms.query.plan.alternatives import (
     united_alternatives,
 )
 from cms.query.plan.bindings import Placeholder
-from cms.query.plan.document_paths import JsonPath, JsonPaths
 from cms.query.plan.read_plan import (
     EVERY_ROW,
     All,
     AnyOf,
     CallerPath,
     Exists,
+    JsonPath,
+    JsonPaths,
     JsonTest,
     LinkStep,
     Predicate,
@@ -34,9 +35,7 @@ from cms.query.plan.read_plan import (
     VisibleMembers,
 )
 from cms.query.sql import json_paths
-from cms.query.sql.columns import alias, column_of, rows_of, stored_column
-from cms.query.sql.constants import text_list
-from cms.query.sql.link_keys import key_condition
+from cms.query.sql.columns import alias, column_of, key_condition, rows_of, stored_column, text_list
 from cms.schema.types.field_type import DETERMINISTIC, Search, Trait
 
 WHOLE_WORD = 1_000_000
@@ -186,21 +185,26 @@ def alternative(item: Predicate, level: int) -> Fragment:
     # t0."author" = (SELECT t1."id" FROM "authors" AS t1 WHERE t1."user" = $1 LIMIT 1): PostgreSQL
     # runs it once, and then takes the index of "author" as it takes those of other alternatives.
     # It is NULL and not FALSE where there is no such row, which makes no difference in an OR.
-    step = item.step
     where = item.where
-    if step.allowed is not None:
-        where = All((step.allowed, where))
-    lookup = fill(
-        "{0} = (SELECT {1} FROM {2} AS {3} WHERE {4} LIMIT 1)",
+    if item.step.allowed is not None:
+        where = All((item.step.allowed, where))
+    shape = "{0} = (SELECT {1} FROM {2} AS {3} WHERE {4} LIMIT 1)"
+    return _looked_up_first(item.step, shape, predicate(where, level + 1), level)
+
+
+def _looked_up_first(step: LinkStep, shape: str, where: Fragment, level: int) -> Fragment:
+    """Print that a row leads to what a sub-select finds without it."""
+    leads_to_key = fill(
+        shape,
         text(f"{alias(level)}.{quoted(step.link.near)}"),
         text(f"{alias(level + 1)}.{quoted(step.link.far)}"),
         rows_of(step.link.target),
         text(alias(level + 1)),
-        predicate(where, level + 1),
+        where,
     )
     if step.when is None:
-        return lookup
-    return join_conditions([predicate(step.when, level), lookup], " AND ", TRUE)
+        return leads_to_key
+    return join_conditions([predicate(step.when, level), leads_to_key], " AND ", TRUE)
 
 
 def join_conditions(items: list[Fragment], operator: str, nothing: Fragment) -> Fragment:
@@ -246,7 +250,7 @@ def _same_type(printed: Fragment, value: Value, cast: str) -> Fragment:
     PostgreSQL puts a list into a hash table only where both have the same type; otherwise it
     compares every row with the whole list.
     """
-    if value.is_small_integer and cast == value.cast:
+    if value.type.index_cast and cast == value.cast:
         return fill("({0})::{1}", printed, text(cast))
     return printed
 
@@ -311,7 +315,9 @@ def operand(value: Placeholder | CallerPath, kind: OperandKind, cast: str, level
 def exists(condition: Exists, level: int) -> Fragment:
     inner = predicate(condition.where, level + 1)
     if condition.keys_first:
-        return _keys_of_items(condition.step, inner, level)
+        shape = "{0} = ANY (ARRAY(SELECT {1} FROM {2} AS {3} WHERE {4}))"
+        inner += and_rule(condition.step.allowed, level + 1)
+        return _looked_up_first(condition.step, shape, inner, level)
     table = concat(rows_of(condition.step.link.target), f" AS {alias(level + 1)}")
     shape = "{0}EXISTS (SELECT FROM {1} WHERE {2} AND {3}{4})"
     # PostgreSQL neither hashes nor joins a sub-select with an OFFSET: it runs for each row.
@@ -324,24 +330,6 @@ def exists(condition: Exists, level: int) -> Fragment:
         inner,
         fence,
     )
-
-
-def _keys_of_items(step: LinkStep, inner: Fragment, level: int) -> Fragment:
-    """Print that a row leads to one of the items that are looked up first."""
-    allowed = and_rule(step.allowed, level + 1)
-    link = step.link
-    leads_to_key = fill(
-        "{0} = ANY (ARRAY(SELECT {1} FROM {2} AS {3} WHERE {4}{5}))",
-        text(f"{alias(level)}.{quoted(link.near)}"),
-        text(f"{alias(level + 1)}.{quoted(link.far)}"),
-        rows_of(link.target),
-        text(alias(level + 1)),
-        inner,
-        allowed,
-    )
-    if step.when is None:
-        return leads_to_key
-    return fill("({0} AND {1})", predicate(step.when, level), leads_to_key)
 
 
 def revision_item(condition: RevisionItem, level: int) -> Fragment:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from cms import jsontext
 from cms.fragment import Fragment, commas, concat, fill, join, param
-from cms.marked_text import marked_whole, marked_words
+from cms.html_texts import marked_whole, marked_words
 from cms.query.plan.read_plan import Highlights, ReadPlan, SearchMatch
 from cms.query.sql.expressions import expression, search_match, searched_text
 from cms.schema.types.field_type import Search
@@ -43,10 +43,8 @@ def _folded_words(highlights: Highlights) -> Iterator[Fragment]:
 
 def _columns_of_field(matches: Sequence[SearchMatch]) -> list[Fragment]:
     value = searched_text(matches[0].value, expression(matches[0].value, 0))
-    tests = []
-    for match in matches:
-        # The condition of the search itself, without an index: none helps on single rows.
-        tests.append(search_match(replace(match, is_short=True), 0))
+    # The condition of the search itself, without an index: none helps on single rows.
+    tests = [search_match(replace(match, is_short=True), 0) for match in matches]
     has_word = join(" OR ", tests)
     matched_text = fill("CASE WHEN {0} THEN {1}::text END", has_word, value)
     if not _is_text(matches[0]):
@@ -77,10 +75,7 @@ class HighlightReader:
         if not self.fields:
             return 0
         # The folded words come first.
-        width = 1
-        for field in self.fields:
-            width += 2 if field.is_text else 1
-        return width
+        return 1 + sum(2 if field.is_text else 1 for field in self.fields)
 
     def read(self, columns: Sequence[Any]) -> dict[str, str]:
         """Return the fields in which a word is found, as HTML."""
@@ -91,9 +86,7 @@ class HighlightReader:
         marked: dict[str, str] = {}
         for field in self.fields:
             value = next(values)
-            folds = None
-            if field.is_text:
-                folds = next(values)
+            folds = next(values) if field.is_text else None
             if value is None:
                 continue
             if field.is_text:

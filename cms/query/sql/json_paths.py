@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from cms.fragment import Fragment, fill, join, param
 from cms.query.language.aggregates import AGGREGATES
-from cms.query.sql.constants import text_list
+from cms.query.sql.columns import text_list
 from cms.schema.types.field_type import FieldType
 
 JsonSteps = tuple[str, ...]

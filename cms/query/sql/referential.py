@@ -126,9 +126,7 @@ def clear_references(
     assert collection, "rows without a history are left to the database"
     written = [field for field in collection.columns if field.name in changed]
     changing = tracked_columns(collection, written)
-    value = " = NULL"
-    if to_default:
-        value = " = DEFAULT"
+    value = " = DEFAULT" if to_default else " = NULL"
     delta = EMPTY
     if own.has_revisions:
         delta = concat(", ", delta_of(changing), " AS delta")
@@ -152,9 +150,7 @@ def _rows_before(
     """Print rows before their change, locked: what identifies them, and values of `changing`."""
     own = reference.own
     identity = _identity("t0", own.key)
-    columns = []
-    for number, column in enumerate(identity):
-        columns.append(concat(column, f" AS k{number}"))
+    columns = [concat(column, f" AS k{number}") for number, column in enumerate(identity)]
     columns.append(text("up.revision AS parent"))
     for number, field in enumerate(changing):
         columns.append(concat("t0.", name(field.name), f" AS w{number}"))
@@ -218,9 +214,7 @@ def _joined_parents(reference: RowReference, arguments: ArgumentSlots) -> Fragme
     """Print the rows above (up), the join with them, and which rows are left out."""
     own = reference.own
     parent = reference.parent
-    above_key = own.key
-    if parent:
-        above_key = parent.key
+    above_key = parent.key if parent else own.key
     # Without a parent the arguments are values of a column that need not be the primary key.
     if parent is None and own.collection:
         above_key = own.collection.fields[own.columns[0]]
@@ -249,10 +243,7 @@ def _joined_parents(reference: RowReference, arguments: ArgumentSlots) -> Fragme
 
 def _not_left_out(own: KeySide, arguments: ArgumentSlots) -> Fragment:
     """Print that a row is none of those of the third argument."""
-    if own.key is None:
-        row_id = _row_id(None)
-    else:
-        row_id = fill("t0.{0}", name(own.key.name))
+    row_id = _row_id(None) if own.key is None else fill("t0.{0}", name(own.key.name))
     # NOT IN looks values up in a hash table; `<> ALL` would compare each row with all of them,
     # which takes hours for many.
     return fill(

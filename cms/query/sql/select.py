@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import NamedTuple, assert_never
+from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from cms.fragment import (
     EMPTY,
@@ -22,22 +22,30 @@ from cms.fragment import (
 from cms.query.language.aggregates import AGGREGATES, AggregateOutput
 from cms.query.language.ast import RowOutput
 from cms.query.language.parameters import FILTER_COUNT, RANKED
-from cms.query.plan.document_paths import JsonPath
-from cms.query.plan.output_paths import output_paths
+from cms.query.plan.grouping import output_paths
+from cms.query.plan.masks import share_masks
 from cms.query.plan.read_plan import (
     AggregateValue,
     Embed,
     EmbedChoice,
     Grouping,
+    JsonPath,
     Output,
     Page,
     ReadPlan,
     Value,
     ValueOutput,
 )
-from cms.query.plan.shared_masks import share_masks
 from cms.query.sql import json_paths
-from cms.query.sql.clauses import conditions, direction, order_by, rows_up_to_limit, where
+from cms.query.sql.clauses import (
+    behind,
+    conditions,
+    direction,
+    order_by,
+    rows_up_to_limit,
+    sorted_value,
+    where,
+)
 from cms.query.sql.columns import (
     alias,
     numbered_outputs,
@@ -53,8 +61,6 @@ from cms.query.sql.expressions import (
     predicate,
 )
 from cms.query.sql.highlight import highlight_columns
-from cms.query.sql.keyset import behind
-from cms.query.sql.sorted_values import sorted_value
 from cms.schema.types.field_type import Trait
 
 MAX_RANKED = 10_000
@@ -83,10 +89,7 @@ def select(plan: ReadPlan) -> Fragment:
     keeps the order of the rows: only a nested loop can carry out ON TRUE.
     """
     plan = share_masks(plan)
-    if plan.grouping:
-        outputs = group_outputs(plan.grouping, 0)
-    else:
-        outputs = top_outputs(plan)
+    outputs = group_outputs(plan.grouping, 0) if plan.grouping else top_outputs(plan)
     # For two fields, roughly: SELECT r.c0, r.c1, v.structure, v.access, v.flows, r.row_exists FROM
     # system_version AS v LEFT JOIN LATERAL (SELECT TRUE AS row_exists, t0."id" AS c0, t0."title"
     # AS c1 FROM "articles" AS t0 ORDER BY t0."id" LIMIT 100) AS r ON TRUE
@@ -113,9 +116,7 @@ def _key(plan: ReadPlan) -> Fragment:
 
 def top_outputs(plan: ReadPlan) -> list[Fragment]:
     """Print the outputs of each item, and behind them the columns that the service itself reads."""
-    columns = []
-    for item in plan.outputs:
-        columns.append(output(item, 0))
+    columns = [output(item, 0) for item in plan.outputs]
     for row_value in plan.row_values:
         columns.append(fill("{0}::text", expression(row_value.value, 0)))
     if plan.cursor:
@@ -266,10 +267,7 @@ def _related_outputs(plan: ReadPlan, level: int) -> list[Fragment]:
         return numbered_outputs(group_outputs(plan.grouping, level))
     if plan.renamed:
         return numbered_outputs(output(item, level) for item in plan.outputs)
-    outputs = []
-    for item in plan.outputs:
-        outputs.append(concat(output(item, level), " AS ", name(item.key)))
-    return outputs
+    return [concat(output(item, level), " AS ", name(item.key)) for item in plan.outputs]
 
 
 def embedded_item(item: Embed) -> Fragment:
@@ -284,39 +282,25 @@ def embedded_item(item: Embed) -> Fragment:
     return text("row_to_json(n.*)")
 
 
-class _JsonMember(NamedTuple):
-    """A column and the keys that lead to it in an object; none do so in the object itself."""
-
-    path: tuple[str, ...]
-    column: str
-
-
 def as_object(paths: Sequence[tuple[str, ...]]) -> Fragment:
     """Print the columns c0 … as one object; its keys are parameters, as some come from the request.
 
     PostgreSQL's own function for it takes fifty keys at most, so the object is put together as
     text.
     """
-    members = []
-    for number, path in enumerate(paths):
-        members.append(_JsonMember(path, f"n.c{number}"))
-    return _object(members)
+    return _object({path: f"n.c{number}" for number, path in enumerate(paths)})
 
 
-def _object(members: Sequence[_JsonMember]) -> Fragment:
+def _object(columns: Mapping[tuple[str, ...], str]) -> Fragment:
     # Paths with one head make one entry: ("count",), ("sum", "a"), ("sum", "b") is {"count": n.c0,
     # "sum": {"a": n.c1, "b": n.c2}}.
-    members_by_key: dict[str, list[_JsonMember]] = {}
-    for member in members:
-        key, *rest = member.path
-        inner = _JsonMember(tuple(rest), member.column)
-        members_by_key.setdefault(key, []).append(inner)
+    columns_by_key: dict[str, dict[tuple[str, ...], str]] = {}
+    for (key, *rest), column in columns.items():
+        columns_by_key.setdefault(key, {})[tuple(rest)] = column
     entries = []
-    for key, inner_members in members_by_key.items():
-        if inner_members[0].path:
-            value = _object(inner_members)
-        else:
-            value = fill("to_json({0})", text(inner_members[0].column))
+    for key, inner in columns_by_key.items():
+        # A path that ends here is the only one with its key.
+        value = fill("to_json({0})", text(inner[()])) if () in inner else _object(inner)
         label = param(f"{json.dumps(key)}:", "text")
         entries.append(fill("{0} || coalesce({1}::text, 'null')", label, value))
     return fill("('{' || {0} || '}')::json", join(" || ',' || ", entries))
@@ -326,9 +310,7 @@ def _object(members: Sequence[_JsonMember]) -> Fragment:
 
 
 def group_outputs(grouping: Grouping, level: int) -> list[Fragment]:
-    outputs = []
-    for group in grouping.groups:
-        outputs.append(group_value(group.value, level))
+    outputs = [group_value(group.value, level) for group in grouping.groups]
     for item in grouping.aggregates:
         outputs.append(aggregate_output(item, level))
     return outputs

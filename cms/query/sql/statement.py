@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cms.fragment import Fragment, NumberedSql, fill, text
 from cms.query.language.ast import HIGHLIGHTS, RowOutput
-from cms.query.plan.indexable_json_paths import IndexableJsonPath, indexable_json_paths
-from cms.query.plan.output_paths import KeyPath, output_paths
-from cms.query.plan.read_plan import Cursor, Output, ReadPlan, ValueOutput
+from cms.query.plan.grouping import KeyPath, output_paths
+from cms.query.plan.read_plan import (
+    All,
+    AnyOf,
+    CountEstimate,
+    Cursor,
+    Embed,
+    EmbedChoice,
+    Exists,
+    JsonPath,
+    JsonTest,
+    Order,
+    Output,
+    Predicate,
+    ReadPlan,
+    Value,
+    ValueOutput,
+)
 from cms.query.plan.sizes import NO_SIZE, AnswerSize, WrittenSize, size_of
-from cms.query.sql.count_estimate import EstimateStatements, estimate_statements
+from cms.query.sql.clauses import conditions, where
+from cms.query.sql.columns import rows_of
+from cms.query.sql.expressions import predicate
 from cms.query.sql.highlight import HighlightReader, reader_of
 from cms.query.sql.select import select
 from cms.schema.model import Field, Version
+
+SAMPLE_ROWS = 1_000
+"""Rows of the sample on which the filter is tried, for a caller who does not see every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateStatements:
+    """The statement whose rows PostgreSQL is to expect, and one that counts in a sample.
+
+    Without a sample, the expected rows fulfil the filter. With one they are those that the caller
+    sees; the sample's one row tells how many rows it has, and how many of them fulfil the filter.
+    """
+
+    expected: NumberedSql
+    sample: NumberedSql | None = None
+
 
 Rows = Sequence[tuple[Any, ...]]
 """The rows that PostgreSQL returns, each with the values of its columns."""
@@ -178,3 +212,83 @@ def _field(output: Output) -> Field | None:
     if isinstance(output, ValueOutput) and not output.value.is_computed:
         return output.value.field
     return None
+
+
+# Estimated counts (docs/query-language.md)
+
+
+def estimate_statements(plan: ReadPlan) -> EstimateStatements | None:
+    """Return the statements of the estimate that a plan asks for, if any."""
+    match plan.count_estimate:
+        case None:
+            return None
+        case CountEstimate.STATISTICS:
+            return EstimateStatements(_rows(plan, where(plan, 0)))
+        case CountEstimate.SAMPLE:
+            seen = conditions(predicate(plan.allowed, 0))
+            return EstimateStatements(_rows(plan, seen), _sample(plan, seen))
+
+
+def _rows(plan: ReadPlan, condition: Fragment) -> NumberedSql:
+    shape = "SELECT FROM {0} AS t0{1}"
+    return fill(shape, rows_of(plan.collection.name), condition).numbered()
+
+
+def _sample(plan: ReadPlan, seen: Fragment) -> NumberedSql:
+    # The LIMIT keeps the filter out of the inner select: it only ever reads rows of the sample.
+    shape = (
+        "SELECT count(*), count(*) FILTER (WHERE {0}) "
+        "FROM (SELECT t0.* FROM {1} AS t0{2} LIMIT {3}) AS t0"
+    )
+    table = rows_of(plan.collection.name)
+    return fill(shape, predicate(plan.where, 0), table, seen, text(str(SAMPLE_ROWS))).numbered()
+
+
+# The paths into JSON by which a read filters or sorts, and which an index would serve
+
+
+IndexableJsonPath = tuple[str, str]
+"""A collection, and a path as the query language writes it."""
+
+
+def indexable_json_paths(plan: ReadPlan) -> tuple[IndexableJsonPath, ...]:
+    """Return the paths of a read and of the lists in it, each once."""
+    return tuple(dict.fromkeys(_of_plan(plan)))
+
+
+def _of_plan(plan: ReadPlan) -> Iterator[IndexableJsonPath]:
+    yield from _of_predicate(plan.allowed)
+    yield from _of_predicate(plan.where)
+    yield from _of_order(plan.order)
+    # Related items are a read of their own, with rules, filter and order.
+    for output in plan.outputs:
+        match output:
+            case Embed():
+                yield from _of_plan(output.plan)
+            case EmbedChoice(_, embeds):
+                for embed in embeds:
+                    yield from _of_plan(embed.plan)
+
+
+def _of_predicate(predicate: Predicate | None) -> Iterator[IndexableJsonPath]:
+    match predicate:
+        case All(items) | AnyOf(items):
+            for item in items:
+                yield from _of_predicate(item)
+        case Exists(step, where):
+            yield from _of_predicate(step.allowed)
+            yield from _of_predicate(where)
+        case JsonTest(value) if predicate.takes_index:
+            yield from _of_value(value)
+
+
+def _of_order(order: tuple[Order, ...]) -> Iterator[IndexableJsonPath]:
+    # An index serves the order by its first term, of the rows themselves.
+    if order and not order[0].path:
+        yield from _of_value(order[0].value)
+
+
+def _of_value(value: Value) -> Iterator[IndexableJsonPath]:
+    # A field that is hidden in some rows is another expression than that of an index.
+    if isinstance(value.at, JsonPath) and value.when is None and value.members is None:
+        yield value.field.collection, ".".join((value.field.name, *value.at.steps))

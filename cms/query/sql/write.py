@@ -16,7 +16,8 @@ that a statement is printed once for all writes of its shape.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cms.fragment import (
     EMPTY,
@@ -31,15 +32,9 @@ from cms.fragment import (
     param,
     text,
 )
-from cms.query.sql.arguments import ArgumentSlots, array_type, key_cast
-from cms.query.sql.columns import numbered_outputs
-from cms.query.sql.single_writes import (
-    SingleStatement,
-    rule_results,
-    single_answer,
-    version_conditions,
-    write_allowed,
-)
+from cms.query.language.ast import Slot
+from cms.query.sql.arguments import VERSION_SLOTS, ArgumentSlots, array_type, key_cast
+from cms.query.sql.columns import numbered_outputs, numbered_rows, output_columns
 from cms.query.sql.write_events import event_columns, event_steps
 from cms.query.sql.write_history import (
     ACTIVITY,
@@ -53,6 +48,36 @@ from cms.query.sql.write_history import (
 )
 from cms.schema.model import Collection, Field
 from cms.schema.types.field_type import Trait
+
+
+class StoredRowTests(NamedTuple):
+    """Conditions on a row before the write: the caller sees it, and may write it."""
+
+    seen: Fragment
+    writable: Fragment
+
+
+@dataclass(frozen=True, slots=True)
+class SingleStatement:
+    """A write in one statement: counters, columns of the answer, and rules.
+
+    The statement writes only while the counters are those of three literals, of which `version` is
+    the first slot: it may outlive the version that it was printed for, and its caller always names
+    the present one.
+
+    Rules are conditions on a row (t0); None is no rule. `before` are tried on the row as it was.
+    `after` must hold for the row as it then is, or nothing is written. `readable` says whether the
+    caller may read that row. The answer has `rows.row_exists`, and behind it the results of
+    `readable` and of `before.seen`.
+    """
+
+    version: int
+    sent: Fragment | None = None
+    """The number of rows of an insertion; None if it is one."""
+    outputs: tuple[Fragment, ...] = ()
+    before: StoredRowTests | None = None
+    after: Fragment | None = None
+    readable: Fragment | None = None
 
 
 def insert(
@@ -76,17 +101,16 @@ def insert(
     sort_field = auto_sort_field(collection)
     if sort_field and sort_field not in columns:
         names.append(name(sort_field.name))
-        cells.append(_next_position(sort_field))
+        # The last one before the statement, whose own rows PostgreSQL does not show it.
+        cells.append(fill("({0}) + r.n", last_position(sort_field)))
     conditions = [
         *version_conditions(single_statement),
         *_advance_sequences(collection, enumerate(columns), arguments),
     ]
     if single_statement and not arguments.single:
         single_statement = replace(single_statement, sent=_row_count(columns, arguments))
-    column_list = EMPTY
     # Rows without values take the defaults of all columns, and name none.
-    if names:
-        column_list = fill(" ({0})", commas(names))
+    column_list = fill(" ({0})", commas(names)) if names else EMPTY
     # PostgreSQL draws keys from sequences after it has sorted: in the order of the items.
     rows = fill(
         "INSERT INTO {0} AS t0{1} SELECT {2} FROM {3}{4} ORDER BY r.n RETURNING {5}",
@@ -156,9 +180,7 @@ def _old_rows(
     """Print the rows to change, locked: their new values, and the old ones of `changing`."""
     key = columns[0]
     # The new values, and the old ones beside them: only `old` still sees the row as it was.
-    old_columns = []
-    for index in range(1, len(columns)):
-        old_columns.append(text(f", r.c{index}"))
+    old_columns = [text(f", r.c{index}") for index in range(1, len(columns))]
     for index, field in enumerate(changing):
         old_columns.append(concat(", t0.", name(field.name), f" AS w{index}"))
     old_columns.append(rule_results(single_statement))
@@ -198,9 +220,7 @@ def delete(
     """Print the deletion of rows by key; its rows are the keys and last revisions of rows found."""
     key = collection.key
     keys = arguments.column(0, key_cast(key))
-    is_deleted = fill("= ANY ({0})", keys)
-    if arguments.single:
-        is_deleted = fill("= {0}", keys)
+    is_deleted = fill("= {0}", keys) if arguments.single else fill("= ANY ({0})", keys)
     # A DELETE alone would lock the rows in the order in which it finds them.
     old = fill(
         "SELECT t0.{0} AS k{4} FROM {1} AS t0 WHERE t0.{0} {2}{3} ORDER BY t0.{0} FOR UPDATE",
@@ -332,17 +352,12 @@ def _source(columns: Sequence[Field], arguments: ArgumentSlots) -> Fragment:
     # Rows without values are sent as their number: there is no column to unnest.
     if not columns and not arguments.single:
         return fill("generate_series(1, {0}) AS r (n)", arguments.row_count())
-    values = []
-    labels = []
-    for index, field in enumerate(columns):
-        values.append(arguments.column(index, array_type(field)))
-        labels.append(text(f"c{index}"))
-    labels.append(text("n"))
+    values = [arguments.column(index, array_type(field)) for index, field in enumerate(columns)]
+    if not arguments.single:
+        return numbered_rows(values)
     # VALUES of one row lets PostgreSQL plan for one row; it guesses the rows of unnest.
-    if arguments.single:
-        values.append(text("1"))
-        return fill("(VALUES ({0})) AS r ({1})", commas(values), commas(labels))
-    return fill("unnest({0}) WITH ORDINALITY AS r ({1})", commas(values), commas(labels))
+    labels = "".join(f"c{index}, " for index in range(len(columns)))
+    return fill("(VALUES ({0})) AS r ({1}n)", commas([*values, text("1")]), text(labels))
 
 
 def _row_count(columns: Sequence[Field], arguments: ArgumentSlots) -> Fragment:
@@ -352,11 +367,63 @@ def _row_count(columns: Sequence[Field], arguments: ArgumentSlots) -> Fragment:
     return fill("cardinality({0})", arguments.column(0, array_type(columns[0])))
 
 
-def _next_position(sort_field: Field) -> Fragment:
-    # The last position is that before the statement, whose own rows PostgreSQL does not show it.
-    return fill("({0}) + r.n", last_position(sort_field))
-
-
 def _cell(field: Field, column: str) -> Fragment:
     assert field.column
     return text(field.type.write_sql.format(column, field.column.cast or field.type.cast))
+
+
+# Writes in one statement: their conditions, and their answer
+
+
+def single_answer(single_statement: SingleStatement) -> Fragment:
+    """Print the answer: the counters, and beside them the written row, if there is one."""
+    columns = output_columns("rows", len(single_statement.outputs))
+    readable = optional(", rows.readable", when=single_statement.readable)
+    seen = optional(", (SELECT old.seen FROM old)", when=single_statement.before)
+    # The counters come in any case, and so there is a row even where none was written.
+    shape = (
+        "SELECT {0}, v.structure, v.access, v.flows, rows.row_exists{1}{2} "
+        "FROM v LEFT JOIN rows ON TRUE{3}"
+    )
+    return fill(shape, columns, readable, seen, _whole(single_statement.sent))
+
+
+def _whole(sent: Fragment | None) -> Fragment:
+    """Print, behind the answer, that an insertion is given up if a trigger turns rows away."""
+    if sent is None:
+        return EMPTY
+    # No row at all is that of a statement planned for another structure, which has left nothing.
+    return fill(
+        " WHERE (SELECT CASE WHEN count(*) IN (0, {0}) THEN TRUE "
+        "ELSE system_refuse_missing_rows() END FROM rows)",
+        sent,
+    )
+
+
+def rule_results(single_statement: SingleStatement | None) -> Fragment:
+    """Print the results of the rules on a row as it was before the write."""
+    if single_statement is None or single_statement.before is None:
+        return EMPTY
+    # A rule that compares with NULL is neither true nor false, and counts as not fulfilled.
+    return fill(
+        ", coalesce({0}, FALSE) AS seen, coalesce({1}, FALSE) AS writable",
+        single_statement.before.seen,
+        single_statement.before.writable,
+    )
+
+
+def write_allowed(single_statement: SingleStatement | None) -> Fragment:
+    """Print, behind other conditions, that the caller may write the row."""
+    if single_statement is None:
+        return EMPTY
+    return optional(" AND old.writable", when=single_statement.before)
+
+
+def version_conditions(single_statement: SingleStatement | None) -> list[Fragment]:
+    """Print the condition that the counters are still those under which the plan was made."""
+    if single_statement is None:
+        return []
+    counters: list[Fragment] = []
+    for number in range(VERSION_SLOTS):
+        counters.append(param(Slot(single_statement.version + number), "bigint"))
+    return [fill("(SELECT (v.structure, v.access, v.flows) = ({0}, {1}, {2}) FROM v)", *counters)]

@@ -6,7 +6,6 @@ Runs and their jobs are steps of such a statement, so that a write stays one sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
@@ -20,6 +19,8 @@ _INSERT_RUNS = (
     "SELECT {0}, 'event', {1}, json_build_object('event', {2}, 'collection', {3}, "
     "'payload', event.payload, {4}, event.keys), {5} FROM ({6}) AS event{7} RETURNING id"
 )
+# What joins several flows to each event.
+_EACH_FLOW = " CROSS JOIN unnest({0}) WITH ORDINALITY AS flow (id, number) ORDER BY flow.number"
 # The same as `procrastinate_defer_jobs_v1`: as a step of the statement it takes half the time.
 _INSERT_JOBS = (
     "INSERT INTO procrastinate_jobs (queue_name, task_name, args) "
@@ -77,35 +78,25 @@ def event_columns(
 def event_steps(collection: Collection, arguments: ArgumentSlots) -> Iterable[Step]:
     """Yield the steps of a statement that queue a run of each flow for its event."""
     for verb, flows in arguments.flows:
-        source = _flow_source(flows)
+        flow = param(flows[0], "uuid")
+        join = EMPTY
+        if len(flows) > 1:
+            flow = text("flow.id")
+            join = fill(_EACH_FLOW, param(list(flows), "uuid[]"))
         query = fill(
             _INSERT_RUNS,
-            source.flow,
+            flow,
             arguments.depth(),
             param(event_name(collection.name, verb), "text"),
             param(collection.name, "text"),
             text("'keys'" if verb in ("update", "delete") else "'key'"),
             arguments.accountability(),
             text(_EVENTS[verb]),
-            source.join,
+            join,
         )
         runs = f"runs_after_{verb}"
         yield Step(runs, query)
         yield Step(f"jobs_after_{verb}", fill(_INSERT_JOBS, text(runs)))
-
-
-class _FlowSource(NamedTuple):
-    """The id of a flow, and what joins several flows to each event."""
-
-    flow: Fragment
-    join: Fragment
-
-
-def _flow_source(flows: Sequence[str]) -> _FlowSource:
-    if len(flows) == 1:
-        return _FlowSource(param(flows[0], "uuid"), EMPTY)
-    join = " CROSS JOIN unnest({0}) WITH ORDINALITY AS flow (id, number) ORDER BY flow.number"
-    return _FlowSource(text("flow.id"), fill(join, param(list(flows), "uuid[]")))
 
 
 def creation_runs(collection: Collection, arguments: ArgumentSlots) -> Fragment:

@@ -144,7 +144,7 @@ class FieldType:
 
     name: str
     # An operator fits if it needs none, or one of these (`require_fit` of
-    # cms/query/plan/typed_tests.py).
+    # cms/query/plan/conditions.py).
     traits: frozenset[Trait] = frozenset()
 
     # Values

@@ -17,7 +17,7 @@ from cms.items.write.stages.problems import Problems
 from cms.items.write.stages.resolved_rows import ResolvedRow
 from cms.query.language.ast import CallerValue
 from cms.query.rules.validation import RuleContext, failures
-from cms.query.sql.row_checks import item_contents
+from cms.query.sql.locks import item_contents
 from cms.schema.auto_fields import missing
 from cms.schema.model import Collection, Json
 from cms.store.context import RequestContext

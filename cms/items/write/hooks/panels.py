@@ -12,7 +12,8 @@ from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.option_checks import IncompleteOption, OptionError
-from cms.query.language.parse import PageSizes, parse
+from cms.query.language.paging import PageSizes
+from cms.query.language.parse import parse
 from cms.query.plan.bindings import bind_values
 from cms.query.plan.plan import plan
 from cms.query.sql.statement import finish_statement

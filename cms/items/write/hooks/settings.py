@@ -9,8 +9,7 @@ from decimal import Decimal
 from cms.database.connections import Fetch
 from cms.errors import Refused
 from cms.items.write.hooks.roles import require_plain_registration_role
-from cms.query.language.ast import And, AtField, Filter, Or
-from cms.query.language.relation_tests import has_item_test
+from cms.query.language.ast import And, AtField, Filter, Or, has_item_test
 from cms.query.rules.payload_rules import parse_rule
 from cms.regex import compile_regex
 from cms.schema.names import FieldName

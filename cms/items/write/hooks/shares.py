@@ -13,7 +13,7 @@ from cms.database.connections import Fetch, single_values
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden
 from cms.hashing.passwords import check_password
-from cms.query.sql.row_checks import check_rows
+from cms.query.sql.locks import check_rows
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter
 from cms.schema.system import is_system

@@ -20,8 +20,7 @@ from cms.items.write.transaction.event_runs import json_keys, queue_event_runs
 from cms.items.write.transaction.executor import Executor
 from cms.items.write.transaction.rows import WrittenRow, run_action_by_key, unmet_rows
 from cms.query.sql import referential
-from cms.query.sql.arguments import ArgumentSlots
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import ArgumentSlots, array
 from cms.query.sql.referential import KeySide, RowReference
 from cms.schema.model import Catalogue, Collection, Field
 from cms.schema.referential_actions import ReferentialAction, ReferentialActions, RootTable

@@ -18,7 +18,8 @@ from cms.items.read.reads import parse_key
 from cms.items.write.transaction.executor import Executor
 from cms.items.write.transaction.rows import as_stored, lock_rows
 from cms.query.language.ast import ParsedQuery, RowOutput
-from cms.query.language.parse import PARAMETERS, PageSizes, parse
+from cms.query.language.paging import PageSizes
+from cms.query.language.parse import PARAMETERS, parse
 from cms.schema.model import Collection
 
 _WITHOUT_LIMIT = PageSizes(default=None)

@@ -19,8 +19,7 @@ from cms.items.write.transaction.event_runs import cause_literals, flows_after
 from cms.items.write.transaction.executor import Executor
 from cms.items.write.transaction.row_indexes import at_indexes
 from cms.query.sql import locks, write
-from cms.query.sql.arguments import ArgumentSlots, FlowsByVerb
-from cms.query.sql.arrays import array
+from cms.query.sql.arguments import ArgumentSlots, FlowsByVerb, array
 from cms.schema.model import Collection, Field
 from cms.schema.payload import RowValues
 from cms.schema.types.field_type import Trait

@@ -1,15 +1,16 @@
-"""Rules of fields that outputs share: each is tested once for a row, and not once for a field."""
+"""Rules of fields in a plan: tested once for a row, and beside the tests of a filter."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from cms.query.plan.inner_parts import inner_parts
+from cms.query.language.operators import never
 from cms.query.plan.read_plan import (
     AggregateValue,
+    All,
     AnyOf,
     CallerPath,
     Embed,
@@ -24,11 +25,15 @@ from cms.query.plan.read_plan import (
     Predicate,
     ReadPlan,
     RevisionItem,
+    SearchMatch,
     SharedMask,
+    TypedTest,
     Value,
     ValueOutput,
+    inner_parts,
 )
 from cms.schema.model import Collection
+from cms.schema.types.field_type import Trait
 
 MIN_COSTLY_USES = 2
 """How many fields share a rule with sub-selects."""
@@ -55,9 +60,7 @@ def share_masks(plan: ReadPlan) -> ReadPlan:
         return plan
 
     def with_shared_masks(rule: Predicate) -> Predicate:
-        parts: list[Predicate] = []
-        for part in _parts(rule):
-            parts.append(masks_by_id.get(id(part), part))
+        parts = [masks_by_id.get(id(part), part) for part in _parts(rule)]
         if len(parts) == 1:
             return parts[0]
         return AnyOf(tuple(parts))
@@ -167,3 +170,110 @@ def _grouping_parts(parts: Iterable[GroupingPart], rule_of: ReplaceRule) -> Iter
             yield part
         else:
             yield replace(part, value=_value(part.value, rule_of))
+
+
+# Rules beside the tests of masked fields, where indexes serve both
+
+
+Combine = Callable[[tuple[Predicate, ...]], Predicate]
+
+
+class _MaskedTest(NamedTuple):
+    """A test, and the rule of the rows in which it may hold; None is all rows."""
+
+    rule: Predicate | None
+    test: Predicate
+
+
+class _RuleGroup(NamedTuple):
+    """Tests that may hold in the rows of one rule."""
+
+    rule: Predicate | None
+    tests: list[Predicate]
+
+
+def with_rules_beside(condition: Predicate) -> Predicate:
+    """Return a condition on rows in which the rule of a masked field stands beside its tests.
+
+    No index serves `CASE WHEN rule THEN price END > 5`, while `rule AND price > 5` holds in the
+    same rows. Tests of fields with one rule share it.
+    """
+    match condition:
+        case All(items):
+            return All(_grouped(items, All))
+        case AnyOf(items):
+            return AnyOf(_grouped(items, AnyOf))
+        case Exists(where=where):
+            return replace(condition, where=with_rules_beside(where))
+        case _ if _is_masked(condition):
+            return All(_grouped((condition,), All))
+        case _:
+            return condition
+
+
+def _grouped(items: Iterable[Predicate], combine: Combine) -> tuple[Predicate, ...]:
+    """Return conditions with the tests of one rule as one, at the place of the first of them."""
+    # By the identity of the rule, as predicates cannot be compared; what has no rule is alone.
+    groups: dict[object, _RuleGroup] = {}
+    for number, item in enumerate(items):
+        masked = _masked_test(item)
+        key: object = id(masked.rule)
+        if masked.rule is None:
+            key = ("without a rule", number)
+        group = groups.setdefault(key, _RuleGroup(masked.rule, []))
+        group.tests.append(masked.test)
+    return tuple(_united(group, combine) for group in groups.values())
+
+
+def _united(group: _RuleGroup, combine: Combine) -> Predicate:
+    united = group.tests[0]
+    if len(group.tests) > 1:
+        united = combine(tuple(group.tests))
+    if group.rule is None:
+        return united
+    return All((group.rule, united))
+
+
+def _masked_test(condition: Predicate) -> _MaskedTest:
+    if isinstance(condition, TypedTest | SearchMatch) and _is_masked(condition):
+        value = replace(condition.value, when=None)
+        return _MaskedTest(condition.value.when, replace(condition, value=value))
+    return _MaskedTest(None, with_rules_beside(condition))
+
+
+def _is_masked(condition: Predicate) -> bool:
+    """Tell whether a test is of a masked field, and holds for no null.
+
+    Where null fulfils the test, as `_null` does, it also holds in rows that hide the field.
+    """
+    match condition:
+        case TypedTest(value, operator):
+            return _has_mask(value) and operator.compare_null is never
+        case SearchMatch(value):
+            return _has_mask(value)
+        case _:
+            return False
+
+
+def _has_mask(value: Value) -> bool:
+    if value.when is None or value.function is not None or value.members is not None:
+        return False
+    # A test that looks into a value might fail for a hidden value, and the failure would reveal it.
+    return not value.field.type.traits & {Trait.JSON, Trait.GEOMETRY}
+
+
+def is_restricted(part: object) -> bool:
+    """Tell whether rules hide values or rows that a part of a condition reads."""
+    return _has_own_rule(part) or any(map(is_restricted, inner_parts(part)))
+
+
+def _has_own_rule(part: object) -> bool:
+    match part:
+        case Value():
+            return part.when is not None or part.members is not None
+        case LinkStep():
+            return part.when is not None or part.allowed is not None
+        case CallerPath():
+            return part.allowed is not None
+        case _:
+            return False

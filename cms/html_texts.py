@@ -1,4 +1,4 @@
-"""Words marked in a text, as HTML: `<mark>` around each, and everything else escaped."""
+"""Texts as HTML that is safe to show: Markdown, and texts with words marked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from html import escape
 from itertools import islice
 from string import ascii_lowercase, ascii_uppercase
 from typing import NamedTuple
+
+from markdown_it import MarkdownIt
 
 MAX_MARKS = 1_000
 """How often one word is marked in a text at most: marks make a text several times as long."""
@@ -93,3 +95,21 @@ def _marked(text: str, spans: Iterable[_Span]) -> str:
         position = end
     parts.append(escape(text[position:]))
     return "".join(parts)
+
+
+# Markdown, in bounded time
+
+
+MAX_MARKDOWN_LENGTH = 20_000
+"""Characters; the HTML of a hostile text takes time that grows with the square of its length."""
+
+# Writes HTML of its own out as text, and makes no links to scripts.
+_COMMONMARK = MarkdownIt("commonmark", {"html": False})
+
+
+def html_of_markdown(text: str) -> str:
+    """Return the HTML of a text; one that is too long is shown as it is written."""
+    if len(text) > MAX_MARKDOWN_LENGTH:
+        return f"<pre>{escape(text)}</pre>"
+    html: str = _COMMONMARK.render(text)
+    return html
