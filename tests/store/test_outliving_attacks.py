@@ -24,6 +24,8 @@ from cms.store.snapshot import MAX_CLEARED_POLICIES, Snapshot
 from tests.client import Client
 from tests.store.test_outliving_statements import ROLE, TABLES, TOKEN, permit
 
+pytestmark = pytest.mark.release
+
 
 @pytest.fixture
 def member(api: Client, connection: psycopg.Connection[Any]) -> Client:

@@ -38,6 +38,8 @@ from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.databases import drop_database, run_sql
 from tests.unit.library import LIBRARY
 
+pytestmark = pytest.mark.release
+
 NAMES = ("blue", "green")
 TEXT = {"field": "text", "type": "string", "schema": {"is_indexed": True}}
 
@@ -284,6 +286,7 @@ def test_a_job_wakes_the_workers_of_its_installation_alone(tenants: Tenants) -> 
         one.execute("DELETE FROM procrastinate_jobs")
 
 
+@pytest.mark.release
 def test_a_backup_holds_and_replaces_one_of_them(tenants: Tenants, tmp_path: Path) -> None:
     blue, green = tenants
     blue.admin.post("/items/notes", {"text": "kept"})
@@ -302,6 +305,7 @@ def test_a_backup_holds_and_replaces_one_of_them(tenants: Tenants, tmp_path: Pat
     assert green.admin.get("/items/notes?search=later&fields=text").data == [{"text": "later"}]
 
 
+@pytest.mark.release
 def test_a_backup_comes_back_in_another_database(
     tenants: Tenants, empty_dsn: str, tmp_path: Path
 ) -> None:
