@@ -351,5 +351,5 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     parent.wait()
     parent.stdin.close()
     parent.stdout.close()
-    _, alive = psutil.wait_procs(running, timeout=5)
+    _, alive = psutil.wait_procs(running, timeout=60)
     assert alive == []
