@@ -11,8 +11,6 @@ import pytest
 from tests.client import Answer, Client
 from tests.things import Json, Stage, make_collections
 
-pytestmark = pytest.mark.release
-
 TABLE: Json = {"collection": "new", "schema": {}, "meta": {}}
 DEEP: Any = "leaf"
 for _ in range(250):
