@@ -7,7 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from configparser import ConfigParser
 
+import pytest
+
 from tests.house.source_modules import FOLDERS, ROOT, Function, SourceModule, source_modules
+
+pytestmark = pytest.mark.release  # reads every module, which takes seconds in each worker
 
 MAX_LINES_OF_A_FUNCTION = 60
 MAX_LINES_OF_A_MODULE = 600
