@@ -66,10 +66,8 @@ class _Collector(Collector):
 
 def _add(sums: dict[SeriesKey, list[float]], series: Sums) -> None:
     for key, numbers in series.items():
-        if key in sums:
-            sums[key] = [a + b for a, b in zip(sums[key], numbers, strict=True)]
-        else:
-            sums[key] = numbers
+        before = sums.get(key, [0.0] * len(numbers))
+        sums[key] = [a + b for a, b in zip(before, numbers, strict=True)]
 
 
 def _metric(family: Family, sums: Sums) -> Metric:

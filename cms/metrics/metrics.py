@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from threading import Lock
-from weakref import WeakSet
 
 from cms.metrics.families import (
     FLOW_RUNS,
@@ -19,6 +17,7 @@ from cms.metrics.families import (
     TRANSFORMS,
 )
 from cms.metrics.process_values import ProcessValues
+from cms.processes.forks import register_for_forks
 
 log = logging.getLogger("cms")
 
@@ -34,13 +33,18 @@ class Metrics:
         self.folder = folder
         self._lock = Lock()
         self._values: ProcessValues | None = None
-        _instances.add(self)
+        register_for_forks(self)
 
     def open(self) -> ProcessValues:
         """Return the values of this process, which from now on is among the running ones."""
         with self._lock:
             if self._values is None:
-                self._values = self._open()
+                try:
+                    self._values = ProcessValues.in_folder(self.folder)
+                except OSError as error:
+                    # Requests must not fail for their numbers.
+                    log.warning("metrics are those of one process only: %s", error)
+                    self._values = ProcessValues.private()
             return self._values
 
     def count_request(self, method: str, route: str, status: str, seconds: float) -> None:
@@ -75,26 +79,7 @@ class Metrics:
         if values is not None:
             values.close()
 
-    def _open(self) -> ProcessValues:
-        try:
-            return ProcessValues.in_folder(self.folder)
-        except OSError as error:
-            # Requests must not fail for their numbers.
-            log.warning("metrics are those of one process only: %s", error)
-            return ProcessValues.private()
-
-    def _forget(self) -> None:
+    def reset_after_fork(self) -> None:
+        """Begin anew in a child of a process that has counted: these files are its parent's."""
         self._lock = Lock()
         self._values = None
-
-
-_instances: WeakSet[Metrics] = WeakSet()
-
-
-def _forget_after_fork() -> None:
-    # A child of a process that has counted already: these files are its parent's.
-    for metrics in _instances:
-        metrics._forget()
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)

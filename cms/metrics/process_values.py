@@ -20,6 +20,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from cms.metrics.families import FAMILIES, LAYOUT, Family
+from cms.processes.slots import locked_file
 
 CAPACITY = 32_768
 """Numbers of one process. A route takes some fifty; a series beyond them is not counted."""
@@ -99,12 +100,11 @@ class ProcessValues:
     def series(self) -> dict[SeriesKey, list[float]]:
         """Return the numbers of each series."""
         with self._lock:
-            series = {}
-            for (family, labels), start in self._starts.items():
-                if start != _NOWHERE:
-                    numbers = self._numbers[start : start + _WIDTHS[family]]
-                    series[SeriesKey(family, labels)] = list(numbers)
-            return series
+            return {
+                SeriesKey(family, labels): list(self._numbers[start : start + _WIDTHS[family]])
+                for (family, labels), start in self._starts.items()
+                if start != _NOWHERE
+            }
 
     def close(self) -> None:
         """Leave the files to the next process."""
@@ -207,7 +207,7 @@ def stored_values(folder: Path) -> Iterator[StoredValues]:
 def _stored(path: Path) -> StoredValues | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        is_alive = not _lock(descriptor, fcntl.LOCK_SH)
+        is_alive = _is_locked(descriptor)
         # The names first: then each of them has its numbers.
         names = _Names.parse(_content(descriptor))
     finally:
@@ -216,9 +216,10 @@ def _stored(path: Path) -> StoredValues | None:
     if names is None or len(content) != _BYTES:
         return None
     numbers = array("d", content)
-    series = {}
-    for key, start in names.starts.items():
-        series[key] = numbers[start : start + _WIDTHS[key.family]].tolist()
+    series = {
+        key: numbers[start : start + _WIDTHS[key.family]].tolist()
+        for key, start in names.starts.items()
+    }
     return StoredValues(int(numbers[0]) if is_alive else None, series)
 
 
@@ -226,29 +227,18 @@ def _first_unused(folder: Path) -> tuple[Path, int]:
     """Return the first file of names that no process counts in, and its locked descriptor."""
     for number in itertools.count():
         path = folder / f"{number}.names"
-        descriptor = _locked(path)
+        descriptor = locked_file(path, os.O_APPEND)
         if descriptor is not None:
             return path, descriptor
     raise AssertionError("unreachable: numbers do not end")
 
 
-def _locked(path: Path) -> int | None:
-    """Return the descriptor of a file, locked; None where another process holds the lock."""
-    # Close-on-exec: a child that inherited the descriptor would keep the lock.
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
-    if _lock(descriptor, fcntl.LOCK_EX):
-        return descriptor
-    os.close(descriptor)
-    return None
-
-
-def _lock(descriptor: int, kind: int) -> bool:
+def _is_locked(descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _content(descriptor: int) -> bytes:
