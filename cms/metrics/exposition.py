@@ -14,8 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from cms.metrics.families import FAMILIES, Family
-from cms.metrics.metrics import Metrics
-from cms.metrics.process_values import Labels, SeriesKey, stored_values
+from cms.metrics.metrics import Labels, Metrics, SeriesKey, stored_values
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
