@@ -21,8 +21,10 @@ help: ## print the targets
 run: .venv/.installed ## start the service with a database of its own; Ctrl-C stops both
 	@$(PY) -m cms serve
 
+# Tests are compiled once, also where PYTHONDONTWRITEBYTECODE is set, and so are the hundreds of processes that they
+# start: to compile everything in each worker takes longer than to collect the tests.
 test: .venv/.installed ## run the tests; T=tests/unit runs a part, E=full tries all examples, POSTGRES_BIN=/its/bin on another PostgreSQL
-	@$(PY) -m $(PYTEST) --numprocesses $(N) --dist loadfile --no-loadscope-reorder -m '$(M)' --hypothesis-profile $(E) $(T)
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m $(PYTEST) --numprocesses $(N) --dist loadfile --no-loadscope-reorder -m '$(M)' --hypothesis-profile $(E) $(T)
 
 check: lint types ## what CI runs: lint, types, and all tests, those with real processes too; what fails runs again, alone
 	@$(MAKE) --no-print-directory test M='not clock' E=full PYTEST=tests.retry_failures

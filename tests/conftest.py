@@ -50,8 +50,10 @@ _RELEASE = (
     "sso/ldap",
     "sso/saml",
     "store/embedded",
+    "unit/test_pattern_time.py",
+    "web",
 )
-RELEASE_FOLDERS = {Path(__file__).parent / name for name in (*_RELEASE, "web")}
+RELEASE_PATHS = {Path(__file__).parent / name for name in _RELEASE}
 
 RECURSION_LIMIT = sys.getrecursionlimit()
 
@@ -62,8 +64,6 @@ register_profiles()  # before the option that chooses one is looked at
 
 def pytest_configure() -> None:
     use_memory()
-    # Hundreds of processes are started, and to compile what they import takes a third of that.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -78,11 +78,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Spare the workers of `make test` the import of folders that it leaves out."""
-    if (
-        config.getoption("markexpr").startswith("not release")
-        and collection_path in RELEASE_FOLDERS
-    ):
+    """Spare the workers of `make test` the import of folders and modules that it leaves out."""
+    if config.getoption("markexpr").startswith("not release") and collection_path in RELEASE_PATHS:
         return True
     return None
 
@@ -94,7 +91,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     cases: Counter[str] = Counter()
     for item in items:
-        if item.path.parent in RELEASE_FOLDERS or _is_further_case(item, cases):
+        everyday = RELEASE_PATHS.isdisjoint((item.path, item.path.parent))
+        if not everyday or _is_further_case(item, cases):
             item.add_marker("release")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

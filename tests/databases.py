@@ -39,6 +39,20 @@ def run_sql(dsn: str, query: str) -> list[tuple[Any, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
+UNTIL_NOW = "until_now"
+
+
+def channels_until_now(listener: psycopg.Connection, dsn: str) -> list[str]:
+    """Return the channels of all that a connection was notified of; it listens to UNTIL_NOW too."""
+    run_sql(dsn, f"NOTIFY {UNTIL_NOW}")
+    channels: list[str] = []
+    for note in listener.notifies(timeout=60):
+        if note.channel == UNTIL_NOW:
+            return channels
+        channels.append(note.channel)
+    raise AssertionError(f"the last notification did not come, after {channels}")
+
+
 class SideDoor:
     """A connection past the service, kept open: to begin one takes longer than most statements."""
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 from cms.auth import accounts
 from tests.members import new_role
 from tests.people import PASSWORD, Outbox, login, of_user, person
 from tests.things import Json, Stage
+
+pytestmark = pytest.mark.release
 
 
 def history_of(stage: Stage, email: str) -> list[Json]:

@@ -69,6 +69,7 @@ def test_a_list_may_be_so_large_and_no_larger(notes: Table) -> None:
     assert len(notes.get(fields="title").data) == 10
 
 
+@pytest.mark.release
 def test_one_item_may_be_so_large_and_no_larger(notes: Table) -> None:
     assert len(notes.api.get(f"{notes.path}/1?{aliases_of_text(10)}").data) == 10
     assert is_too_large(notes.api.get(f"{notes.path}/1?{aliases_of_text(12)}"))

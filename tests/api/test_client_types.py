@@ -120,6 +120,7 @@ def test_types_show_what_the_caller_may_read_and_nothing_else(stage: Stage, path
         assert hidden not in printed, hidden
 
 
+@pytest.mark.release
 def test_a_reference_is_null_where_its_row_may_be_hidden_or_missing(stage: Stage) -> None:
     make_collections_of(
         stage.admin,

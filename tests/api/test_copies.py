@@ -11,6 +11,8 @@ from tests.api.nesting import item, make_relations
 from tests.client import Client
 from tests.things import Json, staged, template_with
 
+pytestmark = pytest.mark.release
+
 PATHS = [
     "title",
     "author.name",

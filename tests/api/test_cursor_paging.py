@@ -97,6 +97,7 @@ sorts = st.lists(
 )
 
 
+@pytest.mark.release
 @given(
     sort=sorts,
     limit=st.integers(1, 41),
@@ -368,6 +369,7 @@ def test_a_cursor_is_its_callers_also_under_a_name_in_another_encoding(
     assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", ["citext", "citext NOT NULL", "char(3)"])
 def test_texts_with_an_order_of_their_own_have_pages(stage: Stage, kind: str) -> None:
     stage.execute("CREATE EXTENSION IF NOT EXISTS citext")

@@ -457,6 +457,7 @@ def test_the_largest_and_smallest_numbers_are_drawn_or_left_out(
     ElementTree.fromstring(answer.content)
 
 
+@pytest.mark.release
 def test_long_values_and_many_lines_are_drawn_as_far_as_there_is_room(
     admin: Client, dashboard: str
 ) -> None:

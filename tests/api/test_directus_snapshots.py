@@ -24,7 +24,7 @@ RELEASES = [
 ]
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("version", "vendor"), RELEASES)
 def test_a_snapshot_is_applied_and_the_next_diff_is_empty(
     api: Client, version: str, vendor: str
@@ -88,7 +88,7 @@ UNKNOWN: list[tuple[str, str, Json, str]] = [
 ]
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("section", "name", "change", "path"), UNKNOWN)
 def test_an_unknown_part_of_a_snapshot_is_left_out_and_the_rest_applied(
     api: Client, section: str, name: str, change: Json, path: str
@@ -117,6 +117,7 @@ def test_members_that_a_later_release_writes_are_left_out(api: Client) -> None:
     assert "systemFields" in {entry["field"] for entry in diff["ignored"]}
 
 
+@pytest.mark.release
 def test_a_required_column_keeps_the_items_that_it_points_to(api: Client) -> None:
     document = directus_snapshot("10.13.1", "postgres")
     (author,) = (field for field in document["fields"] if field["field"] == "author")
@@ -129,6 +130,7 @@ def test_a_required_column_keeps_the_items_that_it_points_to(api: Client) -> Non
     assert relation["schema"]["on_delete"] == "NO ACTION"
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("section", "record"),
     [

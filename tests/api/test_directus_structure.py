@@ -9,6 +9,8 @@ import pytest
 from tests.client import Client
 from tests.things import Stage
 
+pytestmark = pytest.mark.release
+
 Json = dict[str, Any]
 
 
@@ -33,6 +35,7 @@ def made(api: Client, collection: str, *fields: Json) -> list[Json]:
     return records
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("type_name", "length", "max_length"),
     [("uuid", 36, None), ("string", 40, 40), ("integer", 11, None), ("bigInteger", 20, None)],
@@ -70,6 +73,7 @@ def test_several_collections_are_made_at_once_or_none_of_them(api: Client) -> No
         assert api.delete(f"/collections/{name}").status == 204
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["divider-t92_hp", "notice-abc", "presentation-x-1"])
 def test_the_name_of_an_alias_may_hold_hyphens(api: Client, things: str, name: str) -> None:
     special = ["alias", "no-data"]
@@ -118,6 +122,7 @@ COLUMNS: list[tuple[Json, Json, Json]] = [
 ]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("sent", "record", "schema"), COLUMNS)
 def test_settings_of_columns_are_taken_as_what_they_mean_and_change_nothing_when_sent_again(
     api: Client, things: str, sent: Json, record: Json, schema: Json
@@ -131,6 +136,7 @@ def test_settings_of_columns_are_taken_as_what_they_mean_and_change_nothing_when
     assert api.delete(f"{things}/value").status == 204
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("type_name", "sent", "special"),
     [

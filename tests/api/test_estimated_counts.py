@@ -11,6 +11,8 @@ from tests.members import may, member
 from tests.statements import counted
 from tests.things import Stage, Table, field, table
 
+pytestmark = pytest.mark.release
+
 ESTIMATE = "filter_count_estimate"
 ROWS = 4_000
 
@@ -90,6 +92,7 @@ def test_it_estimates_many_rows_by_a_sample_for_callers_with_rules(
     assert estimate(caller, employees, "filter[salary][_lt]=50") == pytest.approx(ROWS / 4, rel=0.2)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("others", ["1000", "5000"])
 def test_hidden_values_change_no_estimate(stage: Stage, others: str) -> None:
     """Two tables that differ in what is hidden answer the same to every filter."""

@@ -26,6 +26,7 @@ def at_first(stage: Stage) -> Table:
     return table(stage.admin, POSITION)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("make", [at_first, added, later_unique])
 def test_an_array_of_changes_exchanges_them(stage: Stage, make: object) -> None:
     assert callable(make)

@@ -90,6 +90,7 @@ def test_no_table_is_a_fault_of_the_service(stage: Stage, name: str) -> None:
         assert (answers[action].status < 300) == (name in WRITABLE), answers[action].text
 
 
+@pytest.mark.release
 def test_a_table_whose_key_becomes_a_hash_is_read_only(stage: Stage) -> None:
     stage.execute(
         "CREATE TABLE keyed_by_hash (id text PRIMARY KEY, v text); "
@@ -187,6 +188,7 @@ def test_what_names_nothing_is_reported_in_sentences(stage: Stage) -> None:
     assert stage.admin.get("/items/above?fields=*.*").status == 200
 
 
+@pytest.mark.release
 def test_a_column_keeps_its_collation_with_another_type(stage: Stage) -> None:
     things = table(stage.admin, field("name", "string", schema={"max_length": 5}))
     stage.execute(f'ALTER TABLE {things.name} ALTER name TYPE varchar(5) COLLATE "C"')
@@ -202,6 +204,7 @@ def test_a_column_keeps_its_collation_with_another_type(stage: Stage) -> None:
     assert stage.value(collation) is None
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

@@ -117,7 +117,7 @@ def test_each_type_reads_back_as_itself(types: Table, type_name: str) -> None:
     assert item == {"id": 1, type_name: None}
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("type_name", "sent", "read"), DEFAULTS + COMPUTED)
 def test_a_default_reads_back_as_a_value_of_its_type(
     admin: Client, name: str, type_name: str, sent: Any, read: Any

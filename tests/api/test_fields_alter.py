@@ -195,6 +195,7 @@ LOSING: list[tuple[str, Any, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize(("before", "value", "body"), LOSING)
 def test_a_change_that_would_lose_or_break_a_value_is_refused_whole(
     admin: Client, spare: SpareFields, before: str, value: Any, body: dict[str, Any]
@@ -209,6 +210,7 @@ def test_a_change_that_would_lose_or_break_a_value_is_refused_whole(
     assert admin.get(f"{spare.table.path}/{item['id']}").data == item
 
 
+@pytest.mark.release
 def test_a_default_follows_a_change_of_type(api: Client) -> None:
     add_field(api, "a", "integer", schema={"default_value": 5})
     assert change(api, "a", type="string")["schema"]["default_value"] == "5"
@@ -222,6 +224,7 @@ def test_a_default_follows_a_change_of_type(api: Client) -> None:
     assert api.patch("/fields/things/c", {"type": "integer"}).status == 400
 
 
+@pytest.mark.release
 def test_an_expression_of_the_databases_is_never_taken_for_a_value(api: Client, dsn: str) -> None:
     add_field(api, "a", "string")
     with psycopg.connect(dsn) as connection:
@@ -347,6 +350,7 @@ def test_the_primary_key_may_be_renamed(api: Client) -> None:
     assert api.get("/items/things/1").data == {"number": 1}
 
 
+@pytest.mark.release
 def test_a_rename_and_another_change_happen_together(api: Client) -> None:
     add_field(api, "a", "integer")
     record = change(
@@ -454,6 +458,7 @@ def test_rules_follow_a_rename_through_relations_at_the_right_collection_only(
     assert (relation["schema"]["column"], relation["meta"]["one_field"]) == ("writer", "things")
 
 
+@pytest.mark.release
 def test_a_rule_that_names_a_dropped_field_stays_so_that_it_allows_no_more_than_before(
     library: Client, dsn: str
 ) -> None:

@@ -409,6 +409,7 @@ def test_no_flow_runs_for_a_caller_who_may_not_write(
     assert reader.patch(f"{parts.path}/999", {"text": "x"}).status == 404
 
 
+@pytest.mark.release
 def test_no_flow_runs_for_nested_items_that_a_caller_may_not_write(
     stage: Stage, admin: Client, pages_with_parts: Table, parts: Table
 ) -> None:

@@ -100,7 +100,7 @@ def test_a_failure_that_may_pass_is_tried_again(
     assert (run["state"], run["attempt"], run["reason"]) == ("done", 3, None)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize(
     "error", [Rejected("not now", is_transient=True), RuntimeError("a mistake")]
 )
@@ -199,6 +199,7 @@ def raising(error: Exception) -> Callable[[Mapping[str, Any], Run], object]:
     return fail
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "finish",
     [

@@ -20,6 +20,8 @@ from tests.active_flows import make_flow
 from tests.client import Client
 from tests.things import Stage
 
+pytestmark = pytest.mark.release
+
 BERLIN = "Europe/Berlin"
 CLOCK = """
 CREATE SCHEMA clocks;
@@ -113,7 +115,7 @@ def test_moments_that_a_clock_leaves_out_are_made_up_for_by_one_run(
     assert clock.runs() == ["2026-05-05T11:00", "2026-05-05T16:00"]
 
 
-@pytest.mark.quick(2)
+@pytest.mark.release
 @pytest.mark.parametrize("seconds", ["", "0 "])
 @pytest.mark.parametrize(
     ("cron", "span", "expected"),

@@ -119,6 +119,7 @@ def test_a_flow_is_saved_before_it_is_complete_and_activated_when_it_is(admin: C
     assert admin.patch(path, {"status": "inactive", "operations": [wrong]}).status == 200
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("trigger", "options", "status"),
     [

@@ -163,7 +163,7 @@ def test_who_registers_or_is_invited_is_a_new_user(
     assert admin.patch("/settings", {"public_registration": False}).status == 200
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("name", "values", "change"),
     [

@@ -139,7 +139,7 @@ def test_there_are_ten_examples() -> None:
     assert len(EXAMPLES) == 10
 
 
-@pytest.mark.quick(2)
+@pytest.mark.release
 @pytest.mark.parametrize("title", EXAMPLES)
 def test_an_example_gives_the_documented_answers(
     stage: Stage, stage_settings: Config, hooks: tuple[Source, list[Received]], title: str

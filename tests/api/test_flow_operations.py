@@ -47,7 +47,7 @@ def test_a_script_answers_a_webhook_and_its_console_is_in_the_log(admin: Client)
     assert run["steps"][0]["log"] == ["n 5"]
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize(
     "statement",
     ["while (true) {}", "const a = []; while (true) a.push(new Uint8Array(1e7).fill(1))"],
@@ -87,6 +87,7 @@ def test_a_body_that_is_nested_too_deeply_is_no_unexpected_error(admin: Client, 
         assert admin.post(f"/flows/trigger/{flow}", DEEP).status < 500
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("levels", [200, 300, 900])
 def test_a_result_that_is_nested_too_deeply_is_no_unexpected_error(
     admin: Client, levels: int

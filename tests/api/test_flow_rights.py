@@ -75,6 +75,7 @@ FORBIDDEN_READS: list[Json] = [
 ]
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("body", FORBIDDEN_READS, ids=json.dumps)
 def test_a_flow_reads_what_its_caller_may_read(
     admin: Client, caller: Client, guarded_pages: Table, body: Json
@@ -129,6 +130,7 @@ FORBIDDEN_WRITES: list[tuple[str, Json]] = [
 ]
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(("kind", "body"), FORBIDDEN_WRITES, ids=str)
 def test_a_flow_writes_what_its_caller_may_write(
     admin: Client, caller: Client, guarded_pages: Table, kind: str, body: Json

@@ -18,6 +18,7 @@ def stage_settings(settings: Config) -> Config:
     return replace(settings, query_limit_max=2)
 
 
+@pytest.mark.release
 def test_a_user_may_name_more_items_than_a_page_has(stage: Stage, admin: Client) -> None:
     pages = stage.empty_table(field("title", "string"))
     pages.add(*({"title": title} for title in "aaaab"))

@@ -74,6 +74,7 @@ def test_calls_that_wait_leave_threads_to_other_requests(admin: Client, kind: st
     assert admin.get(f"/flows/trigger/{short}").status == 200
 
 
+@pytest.mark.release
 def test_slots_are_free_after_operations_that_fail(admin: Client) -> None:
     fails = step("fails", "exec", {"code": "module.exports = () => { throw new Error('a'); };"})
     flow = make_flow(admin, "webhook", {}, [fails])

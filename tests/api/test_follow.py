@@ -79,6 +79,7 @@ def ids(client: Client, collection: str, filters: object) -> list[int]:
     return [item["id"] for item in answer.data]
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(
     ("collection", "filters", "expected"),
     [
@@ -244,6 +245,7 @@ def test_a_rule_opens_the_files_of_what_is_published(stage: Stage) -> None:
     assert reader.get("/files").data == [{"id": FILES[1]}]
 
 
+@pytest.mark.release
 def test_a_rule_follows_renamed_fields_and_shows_nothing_without_them(stage: Stage) -> None:
     admin = stage.admin
     rule = {BLOCKS: {"visible": {"_eq": True}}}

@@ -23,7 +23,7 @@ from tests.people import of_user, person
 from tests.things import Stage, admin_token
 
 PROCESSES = 4
-ROUNDS = int(os.environ.get("CMS_FRESHNESS_ROUNDS", "30"))  # .ci/run takes 200
+ROUNDS = int(os.environ.get("CMS_FRESHNESS_ROUNDS", "30"))  # .ci/run takes 60
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
 

@@ -86,7 +86,7 @@ def test_a_role_that_loses_its_rights_loses_them_at_the_next_request(
 EXPLAINED = "/permissions/explain?user=public&collection=things&action=read"
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize(
     "path", ["/utils/explain?path=/items/things", EXPLAINED, "/server/health", "/server/info"]
 )
@@ -188,6 +188,7 @@ def test_a_change_of_structure_that_is_refused_leaves_the_structure_of_before(ap
     assert api.app.store.snapshots.loaded is before
 
 
+@pytest.mark.release
 def test_a_change_of_structure_leaves_the_callers_whose_rights_are_the_same(
     api: Client, other: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +332,7 @@ def test_a_read_before_a_write_needs_one_connection_however_often_rights_change(
     assert len(moves) >= 5
 
 
+@pytest.mark.release
 def test_a_changed_flow_is_in_force_with_the_next_call_and_event_of_every_process(
     api: Client, other: Client
 ) -> None:

@@ -482,6 +482,7 @@ def paths(settings: Config) -> list[str]:
     )
 
 
+@pytest.mark.release
 @examples
 @given(data=st.data())
 def test_every_other_route(

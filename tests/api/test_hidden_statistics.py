@@ -10,6 +10,8 @@ from tests.client import Client
 from tests.members import may, member
 from tests.things import Json, Stage, Table, field, table
 
+pytestmark = pytest.mark.release
+
 CHAIN = "notes.deal.notes"
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.people import login, person, quick_hashes
 from tests.statistics import statistics_of
 from tests.things import Stage, Table, field, table
+
+pytestmark = pytest.mark.release
 
 UPDATES = 20
 

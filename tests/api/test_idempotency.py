@@ -154,6 +154,7 @@ def test_collections_fields_relations_and_comments_are_made_once(things: Table, 
         assert post(api, path, body, f"{key} {number}").body == first.body
 
 
+@pytest.mark.release
 def test_of_calls_that_come_at_once_one_is_done_and_all_get_its_answer(
     make_client: Callable[..., Client], admin_token: str, dsn: str
 ) -> None:

@@ -111,6 +111,7 @@ def test_every_route_that_changes_is_here(stage: Stage) -> None:
     assert {path for path, _ in _changing(stage)} == {*ROUTES, *WITHOUT}
 
 
+@pytest.mark.release
 def test_the_document_of_openapi_says_that_each_takes_a_key(stage: Stage) -> None:
     paths: Any = stage.admin.get("/server/specs/oas").body["paths"]
     for path, method in _changing(stage):

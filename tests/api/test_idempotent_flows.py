@@ -92,6 +92,7 @@ def test_an_asynchronous_flow_is_queued_once(
     assert len(admin.get(pages.path).data) == 2
 
 
+@pytest.mark.release
 def test_the_claim_of_a_process_that_was_killed_ends(
     stage: Stage, admin: Client, pages: Table
 ) -> None:

@@ -323,6 +323,7 @@ def test_rows_of_json_may_speak_of_different_fields_and_of_related_items(
     assert lines(wrong) == [(3, "INVALID_FOREIGN_KEY", "shelf")]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("key", ["integer", "string"])
 def test_an_object_in_a_refused_row_is_not_taken_for_a_key(
     admin: Client, things: Table, key: str

@@ -21,6 +21,8 @@ from tests.file_imports import post_file
 from tests.memory import resident_bytes
 from tests.things import Json, Stage, Table, field, table
 
+pytestmark = pytest.mark.release
+
 FIELDS = [
     field("string", "string"),
     field("text", "text"),
@@ -86,6 +88,7 @@ def typed_rows(admin: Client) -> Table:
     return typed_rows
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("form", ["csv", "json", "jsonl"])
 def test_an_export_can_be_imported_again(typed_rows: Table, stage: Stage, form: str) -> None:
     before = typed_rows.get(sort="id").text
@@ -199,6 +202,7 @@ def library(stage: Stage) -> list[Table]:
     return [books, links, notes, tags, authors]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("form", ["csv", "json", "jsonl"])
 def test_an_export_with_related_items_and_their_keys_is_imported_over_them_and_into_empty_tables(
     library: list[Table], form: str

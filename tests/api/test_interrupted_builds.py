@@ -371,12 +371,12 @@ def test_what_is_given_up_is_dropped_without_holding_up_others(
 
         before_each_build(monkeypatch, give_up_and_read)
         work = executor.submit(builder.work)
-        eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) != [], seconds=10)
+        eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) != [])
         assert large.get("/items/things").status == 200
         assert large.patch("/collections/things", {"meta": {"note": "x"}}).status == 200
         assert not work.done()
         reader.rollback()
-        work.result(10)
+        work.result(60)
     assert_indexed(dsn)
 
 
@@ -399,5 +399,5 @@ def test_a_change_of_several_tables_interrupts_what_has_begun_since_its_beginnin
             index_requests.interrupt_builds(transaction, "things")
             eventually(lambda: len(begun) == 2, seconds=10)
         reader.rollback()
-        work.result(10)
+        work.result(60)
     assert_indexed(dsn, "a")

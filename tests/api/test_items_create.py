@@ -167,6 +167,7 @@ def test_special_fields_fill_themselves_whatever_is_sent(admin: Client) -> None:
     assert item["changed"] is None
 
 
+@pytest.mark.release
 def test_ten_thousand_items_are_a_handful_of_statements(admin: Client) -> None:
     books = table(admin, field("n", "integer"))
     items = admin.post(f"{books.path}?fields=n", [{"n": n} for n in range(10_000)]).data
@@ -234,6 +235,7 @@ def guarded(stage: Stage, name: str, body: str) -> Table:
     return Table(stage.admin, name)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("code", RAISED)
 def test_what_a_trigger_raises_is_answered_in_its_words(stage: Stage, code: str) -> None:
     things = guarded(
@@ -249,6 +251,7 @@ def test_what_a_trigger_raises_is_answered_in_its_words(stage: Stage, code: str)
     assert answer.errors[0]["message"] == "not on Sundays"
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("body", "status", "code", "words"),
     [

@@ -93,6 +93,7 @@ def test_a_misspelt_query_deletes_nothing(stage: Stage, admin: Client) -> None:
     assert admin.get("/items/kept").data == [{"id": 1}]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("path", ["/items/kept", "/users", "/files", "/folders", "/comments"])
 def test_a_filter_beside_the_query_deletes_nothing(stage: Stage, admin: Client, path: str) -> None:
     stage.execute(

@@ -126,6 +126,7 @@ def test_lists_may_be_empty_and_equality_may_be_with_null(things: Table, kind: s
     assert ids(things, {f"a_{kind}": {"_neq": None}}) == [1, 2, 3]
 
 
+@pytest.mark.quick(48)
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("kind", VALUES)
 def test_an_operator_that_does_not_fit_the_type_is_refused_and_one_that_fits_is_not(
@@ -416,7 +417,7 @@ def books_of_authors(admin: Client) -> Table:
     return books
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("kind", "largest"), [("smallint", 2**15 - 1), ("integer", 2**31 - 1), ("bigint", 2**63 - 1)]
 )
@@ -440,7 +441,7 @@ def test_lists_of_numbers_may_name_what_a_column_cannot_hold(
     assert matching(_nin=[]) == [1, 2, 3, 4]
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize("kind", ["smallint", "integer", "bigint"])
 @pytest.mark.parametrize("operator", ["_in", "_nin"])
 def test_long_lists_of_numbers_are_compared_in_one_type(

@@ -190,6 +190,7 @@ def test_without_the_extension_accents_count_and_everything_else_is_the_same(
             stage.execute(definition)
 
 
+@pytest.mark.release
 def test_a_text_is_folded_alike_with_and_without_an_index(stage: Stage) -> None:
     numbers = "generate_series(1, 200000) AS n WHERE n NOT BETWEEN 55296 AND 57343"
     texts = f"SELECT chr(n) AS t FROM {numbers}"

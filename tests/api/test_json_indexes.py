@@ -17,6 +17,8 @@ from tests.members import may, member_of, new_role
 from tests.things import Stage, Table, field, table
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.release
+
 ROWS = 3_000
 KEY_INDEX = "_system_json_key_idx"
 """The end of the names that PostgreSQL gives to indexes of paths."""
@@ -141,6 +143,7 @@ def test_indexes_are_listed_made_once_and_dropped(shell: CliRunner, documents: T
     assert "has no index of title that could be dropped" in missing.output
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("words", "part"),
     [
@@ -182,6 +185,7 @@ def test_a_text_too_long_for_its_index_is_refused_and_leaves_no_index(
     assert things.api.post(things.path, {"meta": {"text": [long]}}).status == 200
 
 
+@pytest.mark.release
 def test_a_field_with_an_index_of_a_path_can_change_name_and_type(
     stage: Stage, shell: CliRunner, admin: Client
 ) -> None:

@@ -97,6 +97,7 @@ def refused(answer: Answer) -> tuple[int, list[str]]:
     return answer.status, answer.codes
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("call", CALLS)
 def test_a_row_that_a_trigger_keeps_back_is_not_written(
     kept: Stage, call: tuple[str, str, object]
@@ -119,6 +120,7 @@ def test_a_row_that_is_not_there_is_still_not_found(kept: Stage) -> None:
             assert refused(api.send(method, "/items/kept/1", body)) == (422, ["NOT_WRITTEN"])
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", ["writes", "notes"])
 @pytest.mark.parametrize("sent", LISTS)
 def test_a_list_of_rows_without_a_key_of_their_own_is_refused_however_it_is_sent(

@@ -15,6 +15,8 @@ from tests.file_imports import post_file
 from tests.members import may, member
 from tests.things import Stage, Table, table
 
+pytestmark = pytest.mark.release
+
 KEYS = {
     "numeric(6,2)": 1.5,
     "double precision": 1e22,

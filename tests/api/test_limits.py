@@ -80,6 +80,7 @@ def is_refused(answer: Answer, limit: int) -> bool:
     )
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", IN_BODIES)
 def test_a_limit_is_met_and_not_passed(staff: Table, name: str) -> None:
     limit = getattr(limits, name)
@@ -114,6 +115,7 @@ def test_past_a_limit_nothing_else_of_a_request_is_looked_at(staff: Table, name:
     assert len(answer.errors) == 1
 
 
+@pytest.mark.release
 def test_beside_stars_past_their_limit_nothing_else_is_looked_at(staff: Table) -> None:
     answer = staff.read("fields=*.*.*.*.*.*.*&filter[id][_contains]=1")
     assert is_refused(answer, limits.MAX_FIELDS_IN_ALL)
@@ -162,6 +164,7 @@ def test_a_query_with_wrong_parts_at_many_levels_gets_a_hundred_problems(staff: 
     assert calls.total < 100_000
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("query", [{"filter": 1}, {"limit": "x"}, {"page": {"after": "x"}}])
 def test_the_right_to_a_collection_comes_before_its_query(
     staff: Table, anonymous: Client, query: Json

@@ -9,6 +9,8 @@ import pytest
 from tests.client import Client
 from tests.things import Stage, field, table
 
+pytestmark = pytest.mark.release
+
 
 @pytest.fixture(scope="module", autouse=True)
 def tags(stage: Stage) -> None:
@@ -67,6 +69,7 @@ def test_lists_of_a_list_hold_a_page_and_those_of_one_item_are_whole(admin: Clie
     assert len(many[0]["kids"]) == 100
 
 
+@pytest.mark.release
 def test_the_settings_bound_the_lists_of_one_item(
     make_client: Callable[..., Client], admin_token: str
 ) -> None:
@@ -93,6 +96,7 @@ def test_the_settings_bound_the_lists_of_one_item(
     assert small.get(f"{parents.path}/1?fields=kids.id").codes == ["INVALID_QUERY"]
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("many_kids")
 def test_the_lists_of_a_singleton_are_whole(stage: Stage, admin: Client) -> None:
     body = {

@@ -103,6 +103,7 @@ def test_clients_cannot_make_up_labels(scraper: Client, anonymous: Client) -> No
     assert value(samples, "cms_requests_total", **search) == 20
 
 
+@pytest.mark.release
 def test_clients_cannot_use_up_the_room_for_series(scraper: Client, anonymous: Client) -> None:
     """By asking each route with every method that Falcon knows."""
     app = anonymous.app
@@ -116,6 +117,7 @@ def test_clients_cannot_use_up_the_room_for_series(scraper: Client, anonymous: C
     assert all(labels["method"] == "other" for labels in requests if labels["status"] == "405")
 
 
+@pytest.mark.release
 def test_the_plan_cache_has_hits_and_misses(scraper: Client, api: Client) -> None:
     api.post("/collections", {"collection": "books", "schema": {}})
     api.post("/items/books", {})
@@ -139,6 +141,7 @@ def test_runs_of_flows_are_counted(scraper: Client, api: Client) -> None:
     assert value(scraped(scraper), "cms_flow_runs_total") == 1
 
 
+@pytest.mark.release
 def test_a_transform_is_counted_when_it_is_made(files: FileService) -> None:
     key = files.add(picture(), "a.jpg")["id"]
     before = value(scraped(files.stage.admin), "cms_transforms_total")
@@ -147,6 +150,7 @@ def test_a_transform_is_counted_when_it_is_made(files: FileService) -> None:
     assert value(scraped(files.stage.admin), "cms_transforms_total") - before == 1
 
 
+@pytest.mark.release
 def test_the_queue_has_its_depth_and_age(
     queue: QueueDatabase, make_client: Callable[..., Client]
 ) -> None:

@@ -12,6 +12,8 @@ from cms.config import Config
 from tests.client import Client
 from tests.things import Json, Stage, field, staged
 
+pytestmark = pytest.mark.release
+
 COLLECTIONS = {
     "authors": [field("name", "string")],
     "articles": [field("title", "string"), field("author", "integer")],
@@ -80,6 +82,7 @@ def along(path: list[str], leaf: Json) -> Json:
     return leaf
 
 
+@pytest.mark.release
 def test_what_multiplies_is_refused_by_the_size_of_the_answer(
     make_client: Any, stage: Stage
 ) -> None:

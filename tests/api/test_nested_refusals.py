@@ -13,6 +13,7 @@ from tests.things import Json, Stage
 pytestmark = pytest.mark.usefixtures("nested_collections")
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("kind", ["posts", "nowhere", ""])
 @pytest.mark.parametrize("section", [{"item": {"title": "H"}}, {"item": "1"}, {}])
 def test_a_collection_that_many_to_any_does_not_lead_to_is_refused(

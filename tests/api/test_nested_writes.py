@@ -387,6 +387,7 @@ def test_a_write_of_lists_only_does_not_stamp_the_item(admin: Client) -> None:
     assert admin.patch(f"/items/posts/{key}", {"author": {"name": "Hal"}}).data["changed"] > "2020"
 
 
+@pytest.mark.release
 def test_a_thousand_tags_are_a_handful_of_statements(
     admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

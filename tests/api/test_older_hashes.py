@@ -32,6 +32,8 @@ from tests.people import (
 from tests.statements import record_primary_fetches
 from tests.things import Stage, admin_token
 
+pytestmark = pytest.mark.release
+
 OLDER = HashParameters(2, 16, 2)
 REFUSED = (401, ["INVALID_CREDENTIALS"])
 BOTH = sorted([QUICK.prefix, OLDER.prefix])

@@ -197,6 +197,7 @@ def test_relations_refer_to_each_other(stage: Stage) -> None:
     assert "Item_books" in json.dumps(books)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("name", ["admin", "member", "app"])
 def test_examples_of_rows_match_their_schemas(stage: Stage, name: str) -> None:
     described = document(callers(stage)[name])

@@ -13,6 +13,8 @@ import pytest
 from cms.store import foreign_changes, store
 from tests.client import Client
 
+pytestmark = pytest.mark.release
+
 
 @pytest.fixture
 def checking_always(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +56,7 @@ GOES = [
 ]
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.usefixtures("checking_always")
 @pytest.mark.parametrize(("change", "path"), [*APPEARS, *GOES])
 def test_a_change_is_there_for_every_process_with_one_load(
@@ -135,6 +137,7 @@ def test_what_changes_no_structure_moves_no_counter(api: Client, dsn: str) -> No
         assert counter(dsn) == before, statement
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("checking_always")
 def test_changes_that_the_service_makes_are_loaded_once(
     processes: tuple[Client, Client], dsn: str

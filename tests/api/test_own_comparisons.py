@@ -8,6 +8,8 @@ import pytest
 
 from tests.things import Stage, Table
 
+pytestmark = pytest.mark.release
+
 ORDERED = {
     "money": ["$5.00", "$50.00", "$1,000.00"],
     "interval": ["PT30M", "P2D", "P1M"],
@@ -23,6 +25,7 @@ ORDERED = {
 }
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", ORDERED)
 def test_a_type_of_postgresql_has_its_own_order(stage: Stage, kind: str) -> None:
     if kind == "size_of_shirt":

@@ -113,6 +113,7 @@ def test_a_deletion_records_what_goes_with_it_in_every_partition(
     assert {"9", "109"} <= items
 
 
+@pytest.mark.release
 def test_fields_indexes_and_relations_are_added_to_all_partitions(
     admin: Client, stage: Stage
 ) -> None:

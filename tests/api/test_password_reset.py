@@ -237,6 +237,7 @@ def test_a_password_has_one_to_a_thousand_characters(
     assert client.post(RESET, {"token": mails.token, "password": password}).status == status
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("policy", ["^.{8,}$", "/^.{8,}$/", "(?!", "(?=.*x)"])
 def test_a_password_follows_the_policy_and_one_that_cannot_be_read_lets_none_through(
     stage: Stage, client: Client, mails: Outbox, policy: str

@@ -44,6 +44,7 @@ def encoded(text: str) -> str:
     return "".join(f"%{byte:02X}" for byte in text.encode())
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_may_hold_any_character(admin: Client, pages_path: str, key: str) -> None:
     path = f"{pages_path}/{encoded(key)}"

@@ -8,6 +8,8 @@ from tests.api.test_referential_history import POINTING, TWO, deletions, revisio
 from tests.client import Client
 from tests.things import Stage
 
+pytestmark = pytest.mark.release
+
 
 def test_a_list_that_deletes_what_it_leaves_out_records_what_went_with_it(
     stage: Stage, admin: Client

@@ -13,6 +13,8 @@ from tests.api.test_referential_history import POINTING, TWO, deletions, revisio
 from tests.client import Client
 from tests.things import Json, Stage, admin_token
 
+pytestmark = pytest.mark.release
+
 PARTED = (
     "CREATE TABLE {0} (id integer PRIMARY KEY, name text) PARTITION BY RANGE (id);"
     "CREATE TABLE {0}_low PARTITION OF {0} FOR VALUES FROM (0) TO (10);"

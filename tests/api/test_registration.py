@@ -68,6 +68,7 @@ def test_to_ask_where_the_link_leads_opens_nothing(stage: Stage, mails: Outbox) 
     assert stage.anonymous.get(VERIFY, token=mails.token).status == 200
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("between", ["active", "suspended", "draft"])
 def test_an_account_that_an_administrator_has_closed_is_not_opened_by_registering(
     stage: Stage, mails: Outbox, between: str

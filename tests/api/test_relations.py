@@ -84,7 +84,7 @@ def test_the_other_side_lists_the_items_that_point_to_it(library: Client) -> Non
     assert library.get("/items/authors").data == [{"id": author, "articles": [article]}]
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize("name", ["n", "t", "t0", "c0", "r", "found", "structure"])
 def test_fields_of_any_name_are_read_through_a_relation(library: Client, name: str) -> None:
     for collection in ("authors", "articles"):
@@ -111,7 +111,7 @@ def test_the_list_may_be_made_before_its_relation(library: Client) -> None:
     assert library.get("/items/authors").data == []
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("action", "left"),
     [
@@ -388,6 +388,7 @@ def test_a_wrong_relation_is_refused_and_leaves_nothing(
     assert admin.get("/relations/articles").data == []
 
 
+@pytest.mark.release
 def test_a_required_column_is_not_emptied_by_a_deletion(library: Client) -> None:
     library.patch("/fields/articles/author", {"schema": {"is_nullable": False}})
     answer = library.post("/relations", {**TO_AUTHOR, "schema": {"on_delete": "SET NULL"}})
@@ -416,6 +417,7 @@ def test_a_field_has_one_relation_and_a_list_one_source(library: Client) -> None
     assert library.post("/relations", second).codes == ["INVALID_PAYLOAD"]
 
 
+@pytest.mark.release
 def test_items_may_point_to_system_collections_which_stay_as_they_are(library: Client) -> None:
     library.post("/fields/articles", {"field": "owner", "type": "uuid"})
     owner = {"collection": "articles", "field": "owner", "related_collection": "system_users"}

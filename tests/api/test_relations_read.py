@@ -373,6 +373,7 @@ def test_a_read_through_relations_answers(
     assert read(path) == data
 
 
+@pytest.mark.quick(24)
 @pytest.mark.parametrize("path", [case[0] for case in CASES])
 def test_a_read_is_one_statement(stage: Stage, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     assert_one_statement(stage, monkeypatch, f"{at(path)}{'&' if '?' in path else '?'}meta=*")

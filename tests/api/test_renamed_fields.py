@@ -192,6 +192,7 @@ OF_PAGES: dict[str, Any] = {
 }
 
 
+@pytest.mark.release
 def test_options_of_interfaces_and_displays_follow(
     admin: Client, pages: Table, authors: Table
 ) -> None:
@@ -252,6 +253,7 @@ def test_options_of_interfaces_and_displays_follow(
     assert meta_of(f"{pages.name}/headline")["options"]["template"] == "{{called}}"
 
 
+@pytest.mark.release
 def test_presets_follow_in_all_that_they_keep(admin: Client, pages: Table, authors: Table) -> None:
     preset: dict[str, Any] = {
         "collection": pages.name,
@@ -328,6 +330,7 @@ def naming_steps(pages: Table) -> list[Json]:
     ]
 
 
+@pytest.mark.release
 def test_flows_go_on_after_a_field_that_they_name_was_renamed(
     stage: Stage, admin: Client, settings: Config, pages: Table, authors: Table
 ) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.client import Client
 from tests.things import field, table
 
+pytestmark = pytest.mark.release
 
+
+@pytest.mark.release
 def test_panels_follow_a_renamed_field(admin: Client) -> None:
     dashboard = admin.post("/dashboards", {"name": "Sales"}).data["id"]
     sellers = table(admin, field("title", "string"))

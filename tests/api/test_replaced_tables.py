@@ -88,6 +88,7 @@ def answer_across(dsn: str, change: str, call: Callable[[], Answer]) -> Answer:
         return answer.result()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("change", "path"),
     [

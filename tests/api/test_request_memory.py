@@ -12,6 +12,8 @@ from cms.http.requests.request import Request
 from tests.active_flows import make_flow, step
 from tests.client import Client
 
+pytestmark = pytest.mark.release
+
 
 @contextmanager
 def garbage() -> Iterator[list[object]]:

@@ -159,6 +159,7 @@ def test_an_address_is_what_the_outermost_of_our_proxies_saw(
 ELSEWHERE = {"ip_access": ["192.0.2.1"]}
 
 
+@pytest.mark.release
 def test_the_last_administrators_stay_admitted_from_the_address_of_who_changes_them(
     api: Client,
 ) -> None:

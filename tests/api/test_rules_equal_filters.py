@@ -157,6 +157,7 @@ def trees() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+@pytest.mark.release
 def test_a_rule_holds_for_the_items_that_the_filter_finds(
     rows: tuple[Table, list[dict[str, Any]]], collection: Collection
 ) -> None:

@@ -292,6 +292,7 @@ def test_a_diff_takes_files(admin: Client, export: str) -> None:
     assert len(answer.data["diff"]["collections"]) == 1
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["diff.json", "diff.yaml"])
 def test_an_apply_takes_files(admin: Client, name: str) -> None:
     document = snapshot(admin)
@@ -308,6 +309,7 @@ def test_an_apply_takes_files(admin: Client, name: str) -> None:
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     "words",
     [
@@ -341,6 +343,7 @@ def test_allow_destructive_is_read_from_the_query_too(admin: Client) -> None:
     assert admin.post("/schema/apply?allow_destructive=true", diff).status == 204
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("definition", "schema", "value", "cut"),
     [
@@ -378,6 +381,7 @@ def test_a_size_in_which_values_would_be_lost_needs_allow_destructive(
     assert admin.post("/schema/diff", document).status == 204
 
 
+@pytest.mark.release
 def test_a_size_that_all_values_have_needs_no_allow_destructive(admin: Client) -> None:
     admin.post("/items/authors", {"name": "Ada"})
     document = snapshot(admin)
@@ -385,6 +389,7 @@ def test_a_size_that_all_values_have_needs_no_allow_destructive(admin: Client) -
     assert apply(admin, document).status == 204
 
 
+@pytest.mark.release
 def test_a_null_where_none_may_be_is_refused_whatever_is_allowed(admin: Client) -> None:
     admin.post("/items/authors", {"name": None})
     document = snapshot(admin)
@@ -393,6 +398,7 @@ def test_a_null_where_none_may_be_is_refused_whatever_is_allowed(admin: Client) 
     assert (answer.status, answer.codes) == (400, ["CONTAINS_NULL_VALUES"]), answer
 
 
+@pytest.mark.release
 def test_a_key_of_text_is_cut_together_with_those_that_point_to_it(admin: Client) -> None:
     key = field("code", "string", max_length=9, is_primary_key=True, is_nullable=False)
     admin.post("/collections", {"collection": "lands", "schema": {}, "fields": [key]})
@@ -410,6 +416,7 @@ def test_a_key_of_text_is_cut_together_with_those_that_point_to_it(admin: Client
     assert admin.post("/schema/diff", document).status == 204
 
 
+@pytest.mark.release
 def test_cut_values_that_are_no_longer_unique_are_refused(admin: Client) -> None:
     admin.patch("/fields/authors/name", {"schema": {"is_unique": True}})
     admin.post("/items/authors", [{"name": "Adam"}, {"name": "Adamson"}])
@@ -436,6 +443,7 @@ def test_groups_may_change_places(admin: Client, size: int) -> None:
     assert apply(admin, document).status == 400
 
 
+@pytest.mark.release
 def test_the_rule_of_a_field_is_compared_and_applied(admin: Client) -> None:
     before = snapshot(admin)
     rule = {"_and": [{"title": {"_neq": "x"}}]}

@@ -96,6 +96,7 @@ def test_only_what_is_asked_for_is_in_it(admin: Client) -> None:
     assert admin.get("/schema/snapshot", include="users").status == 400
 
 
+@pytest.mark.release
 def test_another_installation_gets_the_same_content(admin: Client, other_stage: Stage) -> None:
     document = snapshot(admin, include=ALL)
     assert admin.post("/schema/diff", document).status == 204
@@ -143,7 +144,7 @@ def sorted_content(document: Json) -> dict[str, Any]:
     return {**document, "permissions": sorted(map(repr, document["permissions"]))}
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize("section", ["roles", "flows", "dashboards"])
 def test_they_are_deleted_only_where_that_is_allowed(admin: Client, section: str) -> None:
     before = snapshot(admin, include=ALL)
@@ -217,7 +218,7 @@ def test_the_last_administrator_stays(admin: Client) -> None:
     assert snapshot(admin, include=ALL) == before
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize("written", ["name", "title"])
 def test_permissions_follow_a_renamed_field(admin: Client, written: str) -> None:
     """Whichever name the permissions of the document have."""

@@ -15,6 +15,8 @@ from tests.statements import counted
 from tests.things import Stage, Table, field, table
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.release
+
 SEARCH_INDEXES = (
     "SELECT count(*) FROM pg_indexes WHERE tablename = '{}' AND indexdef LIKE '%system_fold%'"
 )

@@ -31,6 +31,8 @@ from tests.ranked_things import (
 )
 from tests.things import Stage, Table, field, table
 
+pytestmark = pytest.mark.release
+
 CODE = "0b5f8a6e-3c1d-4a52-9d0f-6f2f1c9f7e11"
 
 pieces = st.sampled_from(["cat", "Cät", "cats", "dog", "hotdog", "7"])
@@ -95,7 +97,7 @@ def equal(stage: Stage) -> Searched:
     return with_owners(stage, searched(stage, EQUAL))
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize("caller", ["member", "reader", "admin"])
 @pytest.mark.parametrize("kind", ["weighted", "equal"])
 def test_every_page_is_that_of_the_ranking(

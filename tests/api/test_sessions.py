@@ -378,6 +378,7 @@ def test_logout_everywhere_ends_all_sessions_of_the_user_and_of_nobody_else(stag
     assert client.post("/auth/refresh", {"refresh_token": other["refresh_token"]}).status == 200
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("status", ["suspended", "archived", "draft", "invited"])
 def test_sessions_do_not_come_back_with_who_was_not_active_meanwhile(
     stage: Stage, status: str

@@ -98,6 +98,7 @@ def test_the_role_is_the_creators_own_or_a_parent_of_it(mag: Magazine) -> None:
         assert mag.share(mag.admin, role=role)["role"] == role
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "change",
     [

@@ -29,6 +29,7 @@ def order(things: Table) -> list[int]:
     return things.column("id")
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize(
     "sort_values",
     [[1, 2, 3, 4, 5], [10, 20, 30, 40, 50], [None] * 5, [7] * 5, [-3, 0, None, None, None]],

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tests.client import Client
 from tests.things import Stage, field, table
 
+pytestmark = pytest.mark.release
+
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
 _NUMBERS = st.one_of(
     st.integers(-(10**60), 10**60),

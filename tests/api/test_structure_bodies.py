@@ -31,6 +31,7 @@ def typed(admin: Client) -> Table:
     return table(admin, *(field(f"a_{kind}", kind) for kind in dict.fromkeys(MISFITS)))
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("method", "path", "body", "location"),
     [

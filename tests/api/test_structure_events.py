@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cms.config import Config
 from tests.active_flows import make_flow, runs, work
 from tests.client import Client
 from tests.things import Stage
 
 
+@pytest.mark.release
 def test_changes_of_structure_are_events(stage: Stage, admin: Client, settings: Config) -> None:
     scope = [
         f"{name}.{verb}"

@@ -241,7 +241,7 @@ def test_what_changes_nothing_leaves_the_act_and_what_is_refused_nothing(
 GOOD = {"meta": {"note": "told"}}
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [

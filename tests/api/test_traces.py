@@ -77,6 +77,7 @@ def test_a_request_is_a_span_with_its_statements_in_it(
         assert 0 < seconds_of(span) < seconds_of(request)
 
 
+@pytest.mark.release
 def test_no_span_holds_a_value(api: Client, spans: InMemorySpanExporter) -> None:
     fields = [{"field": "title", "type": "string"}]
     api.post("/collections", {"collection": "books", "schema": {}, "fields": fields})

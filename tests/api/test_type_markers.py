@@ -13,6 +13,7 @@ things = filled_things(
 )
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", ["code", "words"])
 @pytest.mark.parametrize(
     "meta",

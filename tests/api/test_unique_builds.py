@@ -135,7 +135,7 @@ def test_giving_it_up_ends_a_build_that_runs(
         builder.start()
         wait_for_state(large, "building")
         assert large.send(method, FIELD, body).status in (200, 204)
-        builder.join(10)
+        builder.join(60)
         assert not builder.is_alive()
     assert_unique(dsn)
 
@@ -185,7 +185,7 @@ def test_a_collection_is_deleted_while_a_field_becomes_unique(
         builder.start()
         wait_for_state(large, "building")
         assert large.delete("/collections/things").status == 204
-        builder.join(10)
+        builder.join(60)
         assert not builder.is_alive()
     assert_unique(dsn)
 

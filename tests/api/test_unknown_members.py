@@ -111,6 +111,7 @@ def test_a_change_and_a_deletion_refuse_it(stage: Stage, route: str) -> None:
         assert count(stage) == before
 
 
+@pytest.mark.release
 def test_a_search_refuses_it(stage: Stage) -> None:
     things = table(stage.admin, field("name", "string"))
     for route in routes(stage, "QUERY"):
@@ -135,6 +136,7 @@ def test_a_form_refuses_a_part_that_nobody_knows(stage: Stage) -> None:
     assert things.get().data == []
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("path", ["/items/{name}", "/users", "/files", "/folders", "/comments"])
 def test_what_a_call_selects_stands_in_its_body_alone(stage: Stage, path: str) -> None:
     """In a query string it would be ignored, and the call would take every item."""

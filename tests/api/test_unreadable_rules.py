@@ -12,6 +12,8 @@ from tests.client import Client
 from tests.members import may, member
 from tests.things import Stage, field, table
 
+pytestmark = pytest.mark.release
+
 UNREADABLE: tuple[object, ...] = ({"size": {"_nonsense": 1}}, "", [], 0)
 
 

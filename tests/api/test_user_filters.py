@@ -256,6 +256,7 @@ def test_a_refused_acceptance_leaves_the_invitation(
     assert stage.anonymous.post(accept, body).status == 204
 
 
+@pytest.mark.release
 def test_a_new_password_is_no_event(stage: Stage, admin: Client, mails: Outbox) -> None:
     filter_flow(admin, [REFUSE], "users.update")
     known = person(stage)

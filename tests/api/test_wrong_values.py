@@ -14,6 +14,8 @@ from tests.client import Client
 from tests.counted_calls import counted_calls
 from tests.things import Table, field, table
 
+pytestmark = pytest.mark.release
+
 THINGS = (
     field("name", "string"),
     field("stars", "integer"),

@@ -54,6 +54,7 @@ def test_rows_that_name_each_other_and_generated_values_come_back(
     assert rows_of(living.dsn)["hard"] == before
 
 
+@pytest.mark.release
 def test_what_rows_name_and_is_not_there_is_reported_and_nothing_changes(
     living: Installation, archive: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_what_rows_name_and_is_not_there_is_reported_and_nothing_changes(
     assert restore(living, archive, "topics") == Merged(created=20, replaced=0)
 
 
+@pytest.mark.release
 def test_texts_name_those_of_another_collation_as_their_foreign_key_does(
     living: Installation, archive: Path
 ) -> None:
@@ -94,6 +96,7 @@ def test_texts_name_those_of_another_collation_as_their_foreign_key_does(
         restore(living, archive, "topics")
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("change", "collection", "message"),
     [

@@ -184,6 +184,7 @@ def test_a_restoration_that_fails_at_any_stage_leaves_nothing_behind(
     assert empty.contents() == {}
 
 
+@pytest.mark.release
 def test_a_failed_restoration_keeps_what_was_there(
     service: Installation, empty: Installation, dsn: str, archived: Path
 ) -> None:
@@ -208,6 +209,7 @@ def test_an_error_of_a_restoration_quotes_no_row(empty: Installation, archived: 
     assert "SECRET" not in str(caught.value)
 
 
+@pytest.mark.release
 def test_a_backup_that_fails_leaves_no_file(service: Installation, archive: Path) -> None:
     class Failing(Notes):
         def advance(self, count: int) -> None:

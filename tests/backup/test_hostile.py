@@ -130,6 +130,7 @@ def untouched(
     drop_database(dsn)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("change", list(CHANGES.values()), ids=list(CHANGES))
 def test_what_no_backup_writes_is_damaged_and_changes_nothing(
     members: Contents, untouched: Installation, archive: Path, change: Change
@@ -203,6 +204,7 @@ def test_members_other_than_files_are_refused(archive: Path, kind: bytes) -> Non
         verified(ArchiveFile(archive), Notes())
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "path", [b"/etc/x.txt", b"..", b".", b"", b"a/./b", b"a//b", b"a/", b"a/../b"]
 )
@@ -218,6 +220,7 @@ def test_a_path_that_no_content_can_have_is_refused(
     assert empty.contents() == {}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "path",
     [b"/../../x.txt", b"..", b"a/../../x.txt", b"/etc/x.txt", b"a\\\\..\\\\x.txt", b"\\\\0.txt"],

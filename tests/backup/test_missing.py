@@ -50,6 +50,7 @@ def test_a_file_without_content_is_named_and_all_others_are_restored(
     assert len(empty.contents()) == 3
 
 
+@pytest.mark.release
 def test_contents_that_a_running_backup_needs_are_removed_after_it_only(
     files: FileService, service: Installation, archive: Path
 ) -> None:
@@ -85,6 +86,7 @@ def test_contents_that_a_running_backup_needs_are_removed_after_it_only(
     assert sweep_all() == ()
 
 
+@pytest.mark.release
 def test_a_file_that_is_deleted_just_before_it_is_read_is_whole(
     files: FileService, service: Installation
 ) -> None:
@@ -103,6 +105,7 @@ def test_a_file_that_is_deleted_just_before_it_is_read_is_whole(
     assert backup.missing == 0
 
 
+@pytest.mark.release
 def test_an_extension_that_the_server_lacks_is_named(
     service: Installation, empty: Installation, archived: Path
 ) -> None:
@@ -112,6 +115,7 @@ def test_an_extension_that_the_server_lacks_is_named(
     assert rows_of(empty.dsn) == rows_of(service.dsn)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("path", ["", ".", "/etc/hostname", "a//b", "../a", "a/"])
 def test_a_file_with_a_path_that_no_content_can_have_is_named(
     living: Installation, service: Installation, archive: Path, path: str
@@ -127,6 +131,7 @@ def test_a_file_with_a_path_that_no_content_can_have_is_named(
         find_content(in_bucket, path)
 
 
+@pytest.mark.release
 def test_a_location_that_is_not_set_up_is_named_before_anything_is_read(
     living: Installation, archive: Path
 ) -> None:
@@ -139,6 +144,7 @@ def test_a_location_that_is_not_set_up_is_named_before_anything_is_read(
     assert not archive.exists()
 
 
+@pytest.mark.release
 def test_a_content_that_cannot_be_read_is_named_and_ends_the_backup(
     living: Installation, archive: Path, tmp_path: Path
 ) -> None:

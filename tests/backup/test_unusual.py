@@ -16,6 +16,8 @@ from tests.backup.archives import Installation, Notes
 from tests.backup.comparison import execute, rows_of, structure_of
 from tests.databases import run_sql
 
+pytestmark = pytest.mark.release
+
 
 def moved(service: Installation, target: Installation, archive: Path) -> Notes:
     """Back up a service and restore it elsewhere."""

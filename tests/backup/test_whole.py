@@ -116,6 +116,7 @@ def test_running_processes_see_what_was_restored_under_them(
     client.close()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("statement", "named"),
     [
@@ -195,6 +196,7 @@ def test_all_kinds_of_objects_of_others_are_replaced(
     assert value(empty.dsn, "SELECT to_tsvector('search', 'found')::text") == "'found':1"
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("statement", "named"),
     [

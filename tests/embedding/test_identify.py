@@ -391,6 +391,7 @@ def test_a_refused_user_is_not_somebody_else_when_it_is_asked_for_again(
     assert "server-timing" not in answer.headers
 
 
+@pytest.mark.release
 def test_the_application_cannot_take_the_body_of_a_request(make_embedded: MakeEmbedded) -> None:
     bodies: list[bytes] = []
 

@@ -133,6 +133,7 @@ def module_of(name: str) -> str:
     return name.rpartition(".")[0]
 
 
+@pytest.mark.release
 def test_modules_keep_nothing_of_a_copy(own_config: Config) -> None:
     create_app(own_config)  # has the modules imported
     before = module_state()

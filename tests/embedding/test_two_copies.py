@@ -166,6 +166,7 @@ def always(user: str | None, environ: dict[str, Any]) -> str | None:
     return user
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("prefix", "written"),
     [

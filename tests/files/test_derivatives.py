@@ -361,6 +361,7 @@ def test_a_stored_image_takes_one_statement_with_rights_and_freshness(
             assert len(statements) == 2
 
 
+@pytest.mark.release
 def test_a_session_cookie_takes_one_more_statement_as_a_logout_moves_no_counter(
     files: FileService, photo: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

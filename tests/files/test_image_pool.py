@@ -116,7 +116,7 @@ def test_a_child_that_was_killed_while_it_waited_is_replaced(make: Make, source:
     do(pool, source, "a")
     (child,) = children()
     child.send_signal(signal.SIGTERM)
-    child.wait(5)
+    child.wait(60)
     assert do(pool, source, "b") == "webp"
 
 
@@ -211,4 +211,4 @@ def test_a_child_ends_when_its_parent_is_killed(source: Path) -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    child.wait(5)
+    child.wait(60)

@@ -98,6 +98,7 @@ def test_a_cover_shows_what_is_around_the_focal_point(
     assert corners(image) == seen
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("orientation", STORED)
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
 def test_every_orientation_comes_out_upright(change: Change, orientation: int, form: str) -> None:

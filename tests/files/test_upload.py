@@ -418,7 +418,7 @@ SPLINTERS = [
 ]
 
 
-@pytest.mark.quick(2)
+@pytest.mark.release
 @pytest.mark.parametrize("seed", range(4))
 def test_a_form_that_is_spoilt_anywhere_is_answered_and_leaves_no_content_without_its_row(
     files: FileService, seed: int

@@ -367,11 +367,12 @@ def test_while_a_secret_is_replaced_receivers_of_both_verify(
 ) -> None:
     url, received = echo(other_server, "/hook")
     new_secret = "whsec_" + base64.b64encode(b"n" * 32).decode()
+    before = int(time.time())
     do(flow, "request", **signed(url, secret=[new_secret, SECRET]))
+    after = int(time.time())
     for secret in (SECRET, new_secret):
         assert Webhook(secret).verify(received.body, received.headers) == {"title": "ü"}
-    seconds = int(received.headers["webhook-timestamp"])
-    assert abs(seconds - time.time()) < 5
+    assert before <= int(received.headers["webhook-timestamp"]) <= after
 
 
 def test_a_request_without_a_signature_is_not_logged(

@@ -16,6 +16,17 @@ MAX_LINE_LENGTH = 100
 SENTENCE_WORDS = 6
 
 _TYPE_NAME = re.compile(r"_?[A-Z][a-z]")
+_NOTED = (
+    ast.stmt,
+    ast.Call,
+    ast.Compare,
+    ast.Constant,
+    ast.IfExp,
+    ast.Name,
+    ast.Attribute,
+    ast.arg,
+)
+"""What lists of modules are made of: most nodes are nothing of that."""
 
 
 class Function(NamedTuple):
@@ -24,7 +35,7 @@ class Function(NamedTuple):
     """How many lines follow that of its `def`."""
     parameters: int
     body: str
-    """Its code without the docstring, written in one way."""
+    """Its code without the docstring, written in one way; only of functions of the service."""
 
 
 class SourceModule(NamedTuple):
@@ -80,6 +91,8 @@ def _read(path: Path) -> SourceModule:
     )
     docstrings: set[int] = set()
     for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, _NOTED):
+            continue
         _note(module, node)
         # A statement comes before its parts in this walk.
         match node:
@@ -97,7 +110,10 @@ def _note(module: SourceModule, node: ast.AST) -> None:
         case ast.Call(func=ast.Attribute(attr="sleep") | ast.Name(id="sleep")):
             module.sleeps.append(node.lineno)
         case ast.FunctionDef() | ast.AsyncFunctionDef():
-            module.functions.append(_function(node))
+            body = _body(node) if module.path.parts[0] == "cms" else ""
+            parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            lines = (node.end_lineno or 0) - node.lineno
+            module.functions.append(Function(node.name, lines, len(parameters), body))
         case ast.ClassDef():
             module.classes.append(node.name)
         case ast.arg(arg=name) | ast.Attribute(attr=name, ctx=ast.Store()):
@@ -127,11 +143,9 @@ def _note(module: SourceModule, node: ast.AST) -> None:
             module.patterns.append(ast.unparse(pattern))
 
 
-def _function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
-    parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+def _body(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     statements = node.body[1:] if ast.get_docstring(node) else node.body
-    body = "\n".join(map(ast.unparse, statements))
-    return Function(node.name, (node.end_lineno or 0) - node.lineno, len(parameters), body)
+    return "\n".join(map(ast.unparse, statements))
 
 
 def _comparison(node: ast.Compare) -> list[Comparison]:

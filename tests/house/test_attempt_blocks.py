@@ -32,7 +32,8 @@ def _own_statements(block: ast.AST) -> Iterator[ast.AST]:
 def test_no_block_of_an_attempt_returns() -> None:
     leaving = {}
     for path in (ROOT / "cms").rglob("*.py"):
-        lines = _leaving_lines(path.read_text())
+        text = path.read_text()
+        lines = _leaving_lines(text) if "attempt" in text else []
         if lines:
             leaving[path.relative_to(ROOT)] = lines
     assert leaving == {}

@@ -55,6 +55,7 @@ def test_every_locked_package_is_on_the_page_of_licences() -> None:
     assert set(everywhere) - listed == set(), "`make lock` writes the page"
 
 
+@pytest.mark.release
 def test_every_installed_package_has_a_licence_that_is_allowed() -> None:
     words = [sys.executable, "-m", "piplicenses"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import RELEASE_FOLDERS
+from tests.conftest import RELEASE_PATHS
 
 
 @pytest.mark.quick(2)
@@ -14,5 +14,8 @@ def test_all_cases_but_the_first_are_left(request: pytest.FixtureRequest, number
     assert is_left == (number >= 2)
 
 
-def test_folders_that_are_left_are_there() -> None:
-    assert {folder for folder in RELEASE_FOLDERS if not any(folder.glob("test_*.py"))} == set()
+def test_what_is_left_is_there() -> None:
+    missing = {
+        path for path in RELEASE_PATHS if not (path.is_file() or any(path.glob("test_*.py")))
+    }
+    assert missing == set()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.house.source_modules import source_modules
+
+pytestmark = pytest.mark.release  # reads every module, which takes seconds in each worker
 
 NAMED_AFTER_WHAT_THEY_SERVE = ("cms/http", "cms/cli", "cms/items/write/hooks")
 """Folders whose modules are called after routes, commands and tables; not those below them."""

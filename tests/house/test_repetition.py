@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import pytest
+
 from tests.house.source_modules import source_modules
+
+pytestmark = pytest.mark.release  # reads every module, which takes seconds in each worker
 
 SHORT = 60
 """Characters of code that are no repetition yet: two functions may well call the same third one."""

@@ -23,6 +23,7 @@ from cms.jobs.job_worker import groups_of
 from cms.jobs.queue_connector import channel_of_schema
 from cms.jobs.task import Job, JobError, PermanentError, Task, defer, defer_all
 from tests.client import Client
+from tests.databases import UNTIL_NOW, channels_until_now
 from tests.queues import QueueDatabase
 from tests.statements import counted_in_transactions
 from tests.waiting import eventually
@@ -120,12 +121,14 @@ def test_workers_are_notified_of_all_jobs_but_those_that_they_look_for(
 ) -> None:
     tasks = tasks_of(queue.config, queue.database)
     with psycopg.connect(queue.dsn, autocommit=True) as listener:
+        listener.execute(f"LISTEN {UNTIL_NOW}".encode())
         for task in tasks:
             channel = channel_of_schema(f"procrastinate_queue_v1#{task.name}", "public")
             listener.execute(f'LISTEN "{channel}"'.encode())
         for task in tasks:
             queue.put(task.name)
-        names = [note.channel.partition("#")[2] for note in listener.notifies(timeout=0.2)]
+        channels = channels_until_now(listener, queue.dsn)
+    names = [channel.partition("#")[2] for channel in channels]
     notified = {name.partition("@")[0] for name in names}
     assert notified == {task.name for task in tasks if task.poll is None}
     assert [task.name for task in tasks if task.poll] == ["flow"]

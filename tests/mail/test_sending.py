@@ -404,6 +404,7 @@ def test_a_template_of_the_operator_alone_needs_one_file(
     assert inbox.only().part("plain") == "Thanks, Ann.\n\nTrack (https://shop.example/1)"
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("text", "message"),
     [

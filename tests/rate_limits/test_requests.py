@@ -230,6 +230,7 @@ def test_a_flood_is_one_line_of_the_log(make_limited: MakeLimited, service_log: 
     ]
 
 
+@pytest.mark.release
 def test_every_route_with_a_password_or_a_code_is_limited(make_limited: MakeLimited) -> None:
     # That of SAML is there only with a provider that speaks it.
     for route in sorted(LOGIN_ROUTES - {"/auth/login/{provider}/acs"}):

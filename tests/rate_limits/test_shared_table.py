@@ -48,7 +48,7 @@ def test_of_300_requests_of_several_processes_and_threads_exactly_100_pass(
     together = forked.Barrier(processes)
 
     def send(number: int) -> None:
-        together.wait(10)
+        together.wait(60)
         with ThreadPoolExecutor(4) as threads:
             for index in range(share):
                 threads.submit(record, number * share + index)
@@ -73,7 +73,7 @@ def test_a_process_that_is_killed_while_it_counts_blocks_nobody() -> None:
 
     process = forked.Process(target=stay_inside)
     process.start()
-    assert is_inside.wait(10)
+    assert is_inside.wait(60)
     usages = []
     waiting = threading.Thread(target=lambda: usages.append(table.acquire(key_of(1), MANY)))
     waiting.start()
@@ -82,7 +82,7 @@ def test_a_process_that_is_killed_while_it_counts_blocks_nobody() -> None:
     assert process.pid
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    waiting.join(5)
+    waiting.join(60)
     assert [usage.remaining for usage in usages] == [10**6 - 2]
 
 
@@ -125,12 +125,12 @@ def test_a_fork_while_a_thread_counts_leaves_the_child_able_to_count() -> None:
 
     thread = threading.Thread(target=stay_inside)
     thread.start()
-    assert is_inside.wait(10)
+    assert is_inside.wait(60)
     process = forked.Process(target=lambda: table.acquire(key_of(2), MANY))
     process.start()
     may_leave.set()
     thread.join()
-    process.join(10)
+    process.join(60)
     assert process.exitcode == 0
 
 

@@ -213,7 +213,7 @@ def test_nobody_becomes_an_administrator_by_registering(stage: Stage) -> None:
     assert admin.patch(f"/roles/{low}", {"admin_access": True}).status == 200
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("status", ["active", "invited", "suspended", "draft", "archived"])
 def test_what_an_administrator_logs_in_with_is_out_of_reach_in_any_state(
     stage: Stage, links: Table, status: str

@@ -172,6 +172,7 @@ def test_a_nasty_collection_or_key_is_not_there(shop: Shop, caller: Client) -> N
     assert shop.stage.value("SELECT count(*) FROM books") == 3
 
 
+@pytest.mark.release
 def test_a_nasty_text_in_a_search_body_is_refused_or_found_nowhere(
     shop: Shop, caller: Client
 ) -> None:

@@ -108,6 +108,7 @@ def generic(shop: Shop, settings: Config) -> Iterator[Client]:
     client.close()
 
 
+@pytest.mark.release
 def test_an_error_is_the_same_whether_hidden_rows_and_fields_are_there_or_not(
     shop: Shop, generic: Client
 ) -> None:

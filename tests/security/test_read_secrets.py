@@ -31,6 +31,7 @@ GUESSES = [
 ]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("who", ["admin", "member"])
 @pytest.mark.parametrize("name", SECRETS)
 def test_no_operator_guesses_at_a_secret(shop: Shop, who: str, name: str) -> None:

@@ -33,6 +33,7 @@ VISIBLE: dict[str, list[int]] = {
 }
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("name", VISIBLE)
 def test_of_each_collection_only_related_rows_are_read(guest: Client, name: str) -> None:
     visible = VISIBLE[name]

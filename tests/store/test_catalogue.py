@@ -114,7 +114,7 @@ def test_a_partitioned_table_is_one_collection_and_its_partitions_are_none(
     assert api.get("/collections/events_low").status == 404
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize(
     "name",
     ["select", "Order", 'say "hi"', "100 % %s $1", "a;b--", "it's", "🦊 fox", "a.b", "x" * 63],

@@ -193,7 +193,7 @@ def written(random: Random, change: str) -> str:
     )
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_loaded_in_parts_is_what_is_loaded_whole(loader: Loader, seed: int) -> None:
     random = Random(seed)
@@ -233,6 +233,7 @@ EXCHANGES = (
 )
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("exchange", EXCHANGES)
 def test_columns_that_exchange_what_they_have_are_loaded(loader: Loader, exchange: str) -> None:
     """Each column is another one, and all of them together have what they had."""

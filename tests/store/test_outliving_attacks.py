@@ -23,6 +23,8 @@ from cms.store.snapshot import Snapshot
 from tests.client import Client
 from tests.store.test_outliving_statements import ROLE, TABLES, TOKEN, permit, policy_of_member
 
+pytestmark = pytest.mark.release
+
 
 @pytest.fixture
 def member(api: Client, connection: psycopg.Connection[Any]) -> Client:

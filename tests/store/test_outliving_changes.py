@@ -164,7 +164,7 @@ def fresh(installation: Installation) -> Snapshot:
     return Snapshots(installation.client.app.store.database.fetch).current()
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize("seed", range(12))
 def test_what_outlives_changes_is_what_is_made_anew(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, seed: int

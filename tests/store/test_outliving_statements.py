@@ -190,6 +190,7 @@ def test_a_rule_is_made_anew_with_a_collection_that_it_names(
     assert member.get(books).status == 403
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("rule", "size"), [({"size": {"_gt": 1}}, 0), ({"size": {"_eq": 1.0}}, 1), (None, 1)]
 )

@@ -31,6 +31,8 @@ from tests.client import Client
 from tests.store.test_changed_structure import CHANGES, TABLES, written
 from tests.store.test_outliving_changes import ROLES, Installation, fresh, installation
 
+pytestmark = pytest.mark.release
+
 __all__ = ["installation"]
 
 QUERY_STRINGS = ("", "fields=*,a.*,many0.b")
@@ -167,7 +169,7 @@ FLOW = {
 }
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize("seed", range(8))
 def test_statements_of_writes_that_outlive_changes_are_those_made_anew(
     installation: Installation, made: list[object], seed: int
@@ -245,6 +247,7 @@ def test_a_change_of_one_collection_leaves_the_writes_of_others(
     assert [key for key in made if "orders" in str(key)]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", ["structure", "rights", "flows"])
 def test_writes_compare_the_counters_of_their_own_time(
     api: Client, shop: psycopg.Connection[Any], made: list[object], kind: str
@@ -303,6 +306,7 @@ def test_a_flow_that_comes_and_goes_runs_after_the_writes_of_its_time(
         assert rows.fetchone() == (runs,)
 
 
+@pytest.mark.release
 def test_an_enum_that_is_made_again_is_still_written(
     api: Client, shop: psycopg.Connection[Any]
 ) -> None:

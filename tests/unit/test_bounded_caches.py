@@ -75,6 +75,7 @@ def is_counted_cache(node: ast.AST) -> bool:
     return False
 
 
+@pytest.mark.release
 def test_every_cache_is_bounded_by_its_bytes_or_has_keys_that_are_short() -> None:
     assert sorted(modules_with_counted_caches()) == sorted(COUNTED)
 

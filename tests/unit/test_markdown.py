@@ -9,7 +9,7 @@ import pytest
 from cms.html_texts import MAX_MARKDOWN_LENGTH, html_of_markdown
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize("piece", ["![", "[a](", "[", "_a_", "**a ", "<", "> ", "`"])
 @pytest.mark.parametrize("length", [MAX_MARKDOWN_LENGTH, 1_000_000])
 def test_the_html_of_hostile_texts_takes_no_longer_than_a_blink(piece: str, length: int) -> None:

@@ -48,7 +48,7 @@ def calls_of_log(value: object) -> int:
     return count
 
 
-@pytest.mark.quick(1)
+@pytest.mark.release
 @pytest.mark.parametrize("shape", [lambda value: value, json.dumps, lambda value: [str(value)]])
 def test_of_a_large_value_the_log_looks_at_the_beginning_only(
     shape: Callable[[object], object],

@@ -72,6 +72,7 @@ def test_what_a_key_and_literals_hold_counts_as_the_text_does(kept: Snapshot) ->
     assert len(kept.write_statements) <= 20
 
 
+@pytest.mark.release
 def test_many_threads_leave_it_within_its_bounds(kept: Snapshot) -> None:
     def use(seed: int) -> None:
         random = Random(seed)

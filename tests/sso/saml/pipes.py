@@ -19,7 +19,7 @@ def unopened_pipe(folder: Path) -> Iterator[Path]:
     yield pipe
     assert not is_opened.is_set()
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # lets the thread go
-    assert is_opened.wait(10)
+    assert is_opened.wait(60)
     os.close(reader)
 
 
