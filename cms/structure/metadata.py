@@ -139,8 +139,7 @@ def delete_collection_records(
         "remove_collection_from_junctions",
         "delete_collection_relations",
         "delete_collection_fields",
-        "forget_indexes",
-        "forget_constraints",
+        "withdraw_builds_of_collection",
         "delete_collection_permissions",
         "delete_collection_presets",
         "delete_collection_shares",
@@ -175,8 +174,7 @@ def delete_stale_field_records(
         "delete_field_relations",
         "remove_field_from_lists",
         "delete_field_record",
-        "forget_index",
-        "forget_constraints_of_field",
+        "withdraw_builds_of_field",
         "remove_field_from_collection",
         "remove_field_from_groups",
         "remove_field_from_permissions",
@@ -212,14 +210,12 @@ def rename_field_records(
     """Rename a field in its record and in every reference to it."""
     # Another program may have dropped a column of the new name, whose record is still there.
     _delete_record(transaction, FIELDS, {"collection": collection, "field": after})
-    transaction.execute(statement("forget_index"), (collection, after))
-    transaction.execute(statement("forget_constraints_of_field"), (collection, after))
+    transaction.execute(statement("withdraw_builds_of_field"), (collection, after))
     # By the catalogue of before: stored rules and templates still have the former name.
     apply_change(transaction, FieldChange(catalogue, collection, before, after))
     for statement_name in (
         "rename_field_record",
-        "rename_field_in_index_requests",
-        "rename_field_in_constraint_requests",
+        "rename_field_in_builds",
         "rename_field_in_group",
         "rename_field_in_relations",
         "rename_field_in_collection",

@@ -23,7 +23,7 @@ from tests.index_building import (
     GIVE_UP,
     INDEXED,
     INVALID,
-    REQUESTS,
+    REQUESTED,
     TAKE_SNAPSHOT,
     WAITING_FOR_TABLE,
     IndexBuilder,
@@ -241,7 +241,8 @@ def test_a_builder_waits_for_a_long_change_of_structure(
     database = Database(impatient)
     with ThreadPoolExecutor(1) as executor, psycopg.connect(dsn) as reader:
         reader.execute(TAKE_SNAPSHOT)
-        build = executor.submit(index_builds.build_indexes, database, "things")
+        ((job,),) = run_sql(dsn, "SELECT id FROM procrastinate_jobs WHERE task_name = 'build'")
+        build = executor.submit(index_builds.build, database, job)
         wait_for_state(large, "building")
         with psycopg.connect(dsn) as changer:
             changer.execute("SELECT FROM system_version FOR UPDATE")
@@ -255,7 +256,6 @@ def test_a_builder_waits_for_a_long_change_of_structure(
         build.result()
     database.close()
     assert [name for (name,) in run_sql(dsn, INDEXED)] == ["a"]
-    assert run_sql(dsn, REQUESTS) == []
 
 
 def test_a_field_that_is_renamed_while_its_index_is_built_gets_it(
@@ -268,13 +268,14 @@ def test_a_field_that_is_renamed_while_its_index_is_built_gets_it(
     assert_indexed(dsn, "c")
 
 
-@pytest.mark.parametrize(
-    ("change", "indexed"),
-    [
-        ("DELETE FROM system_index_requests", []),
-        ("UPDATE system_index_requests SET field = 'c'; CREATE INDEX by_hand ON things (c)", ["c"]),
-    ],
-)
+WITHDRAW = "UPDATE procrastinate_jobs SET args = '{}'"
+RENAME = """
+    UPDATE procrastinate_jobs SET args = jsonb_set(args, '{payload,field}', '"c"');
+    CREATE INDEX by_hand ON things (c)
+"""
+
+
+@pytest.mark.parametrize(("change", "indexed"), [(WITHDRAW, []), (RENAME, ["c"])])
 def test_what_a_rename_has_broken_off_is_gone_though_nobody_builds_it_again(
     large: Client, builder: IndexBuilder, dsn: str, change: str, indexed: list[str]
 ) -> None:
@@ -289,7 +290,7 @@ def test_what_a_rename_has_broken_off_is_gone_though_nobody_builds_it_again(
             run_sql(dsn, change)
     assert [name for (name,) in run_sql(dsn, INDEXED)] == indexed
     assert run_sql(dsn, INVALID) == [(0,)]
-    assert run_sql(dsn, REQUESTS) == []
+    assert run_sql(dsn, REQUESTED) == []
 
 
 def test_a_field_that_is_renamed_there_and_back_while_its_index_is_built_gets_it(

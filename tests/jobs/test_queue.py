@@ -317,7 +317,8 @@ def test_a_worker_runs_as_many_flows_as_the_setting_allows(queue: QueueDatabase)
     assert numbers == {
         "mail": None,
         "flow": 7,
-        "index_build": 1,
+        "build": 1,
+        "index_build": None,
         "search_index": None,
         "word_index_build": None,
         "maintain": None,
