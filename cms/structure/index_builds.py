@@ -18,7 +18,7 @@ from cms.database.statements import statement
 from cms.errors import Refused
 from cms.jobs.task import Job, JobError, PermanentError
 from cms.schema import ddl
-from cms.schema.model import BuildKind, Catalogue, Field
+from cms.schema.model import BuildKind, Catalogue
 from cms.schema.types.field_type import IndexKind
 from cms.store.snapshot import load_snapshot
 from cms.structure.indexes import (
@@ -41,10 +41,7 @@ INDEX_BUILD_TASK = "build"
 INDEX_BUILDS = 1
 """How many of these jobs a worker runs at a time, beside others: one may take hours."""
 
-VIOLATIONS = {
-    BuildKind.UNIQUE: "RECORD_NOT_UNIQUE",
-    BuildKind.FOREIGN_KEY: "INVALID_FOREIGN_KEY",
-}
+VIOLATIONS = ("RECORD_NOT_UNIQUE", "INVALID_FOREIGN_KEY")
 """The codes of the errors of rows that violate a constraint."""
 
 BUILD_POLL_SECONDS = 1.0
@@ -66,6 +63,7 @@ class ForeignKeyCheck:
             # Without a time limit, and outside any transaction, whose locks would stay.
             with database.autocommit_connection() as connection:
                 connection.execute_ddl(ddl.validate_constraint(self.table, constraint))
+                connection.execute(statement("advance_structure"))
 
 
 Build = DeferredIndex | ForeignKeyCheck
@@ -146,12 +144,9 @@ def _missing(
         if has_unique_constraint(fetch, table, column_name):
             return None
         return DeferredIndex(table, column_name, is_unique=True)
-    return None if field.column.is_indexed else value_index(field)
-
-
-def value_index(field: Field) -> DeferredIndex:
-    """Return the index over the values of a field."""
-    return DeferredIndex(field.collection, field.name, field.type.index_kind)
+    if field.column.is_indexed:
+        return None
+    return DeferredIndex(table, column_name, field.type.index_kind)
 
 
 def _build_unless_interrupted(database: Database, job: int, missing: Build) -> bool:
@@ -160,17 +155,18 @@ def _build_unless_interrupted(database: Database, job: int, missing: Build) -> b
     Otherwise a change of structure has interrupted it, or has made it needless.
     """
     try:
-        index = _build(database, missing)
+        if isinstance(missing, ForeignKeyCheck):
+            missing.run(database)
+            return True
+        index = _build_index(database, missing)
     except (Refused, Stale, UnexpectedError) as error:
         # It was given up or renamed meanwhile, its column is gone, or it was built all the same.
         if _missing_build(database, job) != missing:
             return False
-        _refuse_violation(database, job, error)
+        _refuse_violation(database, job, missing, error)
         # This session has no time limit: another one has canceled the build.
         if not isinstance(error, Canceled | Deadlock):
             raise
-        if isinstance(error, LockTimeout):
-            let_others_pass(database)
         return False
     while True:
         try:
@@ -181,11 +177,8 @@ def _build_unless_interrupted(database: Database, job: int, missing: Build) -> b
             return True
 
 
-def _build(database: Database, missing: Build) -> str | None:
-    """Build, and return the name of the index that is there now, if it has one."""
-    if isinstance(missing, ForeignKeyCheck):
-        missing.run(database)
-        return None
+def _build_index(database: Database, missing: DeferredIndex) -> str | None:
+    """Build, and return the name of the index, unless the same one is there already."""
     if missing.is_unique:
         # A builder may have been killed before it made a constraint of its index.
         index = unattached_index(database.fetch_primary, missing.table, missing.column)
@@ -194,31 +187,28 @@ def _build(database: Database, missing: Build) -> str | None:
     return missing.build(database)
 
 
-def _refuse_violation(database: Database, job: int, error: Exception) -> None:
+def _refuse_violation(database: Database, job: int, missing: Build, error: Exception) -> None:
     """Raise `PermanentError`, and note why, if stored rows violate a constraint."""
     if not isinstance(error, Conflict):
         return
     code = error.problems[0].code
-    if code in VIOLATIONS.values():
+    if code in VIOLATIONS:
         with database.transaction() as transaction:
             transaction.execute(statement("note_violation"), (job, code))
-        raise PermanentError(f"stored rows violate the constraint: {code}") from error
+        reason = f"rows of {missing.table} violate the constraint of {missing.column}: {code}"
+        raise PermanentError(reason) from error
 
 
-def _finish(database: Database, built: Build, index: str | None) -> None:
+def _finish(database: Database, built: DeferredIndex, index: str | None) -> None:
     """Make a constraint of a unique index; drop an index that was withdrawn meanwhile."""
-    if isinstance(built, ForeignKeyCheck) or not built.is_unique:
+    if not built.is_unique:
         with _patient_transaction(database) as transaction:
-            # The lock of all changes of structure: none comes between this look and what it leads
-            # to.
-            transaction.execute(statement("advance_structure"))
-            if isinstance(built, ForeignKeyCheck) or not index:
-                return
-            if _is_wanted(transaction, built, index):
+            # No change of structure comes between this look and what it leads to.
+            transaction.execute(statement("await_structure"))
+            if index is None or _is_wanted(transaction, built, index):
                 return
     # Changes of other tables do not wait for those who use this one.
     with _table_locked(database, built.table) as transaction:
-        assert isinstance(built, DeferredIndex)
         index = index or unattached_index(transaction.execute, built.table, built.column)
         if index is None:
             return

@@ -239,14 +239,6 @@ class _BuildWithoutWorker:
     table: str
 
     def __call__(self, database: Database) -> None:
-        try:
-            with database.transaction() as transaction:
-                if queue_state(transaction).workers:
-                    return
-        except (Refused, Stale) as error:
-            # The change is made, and the job is in the queue.
-            log.warning("the indexes of %s are left to a worker: %s", self.table, error)
-            return
         work = partial(_build_in_place_of_worker, database, self.table)
         try:
             database.background.start(f"index-build-{self.table}", work)
@@ -256,8 +248,12 @@ class _BuildWithoutWorker:
 
 def _build_in_place_of_worker(database: Database, table: str) -> None:
     try:
-        # Whoever has put later ones in the queue does them, or a worker if that process has died.
-        waiting = database.fetch_primary(statement("find_waiting_builds"), (table,))
+        with database.transaction() as transaction:
+            if queue_state(transaction).workers:
+                return
+            # Whoever has put later ones in the queue does them, or a worker if that process has
+            # died.
+            waiting = transaction.execute(statement("find_waiting_builds"), (table,))
         for job in single_values(waiting):
             outcome = _outcome_of_build(database, table, job)
             with database.transaction() as transaction:
@@ -265,7 +261,7 @@ def _build_in_place_of_worker(database: Database, table: str) -> None:
     except Closing:
         log.info("the indexes of %s are left to a worker: the service is closed", table)
     except (Refused, Stale) as error:
-        log.warning("jobs for the indexes of %s stay in the queue: %s", table, error)
+        log.warning("the indexes of %s are left to a worker: %s", table, error)
 
 
 def _outcome_of_build(database: Database, table: str, job: int) -> str:
@@ -274,10 +270,8 @@ def _outcome_of_build(database: Database, table: str, job: int) -> str:
         build(database, job)
     except Closing:
         raise
-    except (JobError, Refused, Stale) as error:
-        log.warning("a build for %s failed: %s", table, error)
-        return "failed"
-    except Exception:
-        log.exception("a build for %s failed", table)
+    except Exception as error:
+        is_expected = isinstance(error, JobError | Refused | Stale)
+        log.warning("a build for %s failed: %s", table, error, exc_info=not is_expected)
         return "failed"
     return "succeeded"

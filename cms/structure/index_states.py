@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from cms.database.connections import Fetch
 from cms.database.statements import statement
@@ -18,48 +17,24 @@ BUILDING = "building"
 FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class _BuildState:
-    """How far something is that was asked for.
-
-    `done` is the part of it that is done, and None while the server does not build it. `code` is
-    that of the error of stored rows that violate a constraint.
-    """
-
-    is_queued: bool = False
-    code: str | None = None
-    done: float | None = None
-
-    @property
-    def name(self) -> str:
-        if self.done is not None:
-            return BUILDING
-        return WAITING if self.is_queued else FAILED
-
-    def record(self) -> Record:
-        record = _record(self.name, self.done or 0.0)
-        if self.name == FAILED and self.code is not None:
-            record["code"] = self.code
-        return record
-
-
-_LOST = _BuildState()
+_LOST: Record = {"state": FAILED, "progress": 0.0}
 """The state of something that was asked for, and that no job builds any more."""
 
-States = Mapping[tuple[str, str, str], _BuildState]
+States = Mapping[tuple[str, str, str], Record]
 """States by table, column and kind."""
 
 
 def _states_of(tables: Iterable[str], fetch: Fetch) -> States:
     rows = fetch(statement("find_builds"), (array(sorted(tables)),))
-    states: dict[tuple[str, str, str], _BuildState] = {}
-    for table, column, kind, is_queued, code, done in rows:
-        part = None if done is None else float(done)
-        states[table, column, kind] = _BuildState(is_queued is True, code, part)
+    states: dict[tuple[str, str, str], Record] = {}
+    for table, column, kind, name, progress, code in rows:
+        states[table, column, kind] = _state(name, float(progress))
+        if name == FAILED and code is not None:
+            states[table, column, kind]["code"] = code
     return states
 
 
-def _record(name: str, progress: float) -> Record:
+def _state(name: str, progress: float) -> Record:
     return {"state": name, "progress": round(progress, 3)}
 
 
@@ -76,7 +51,7 @@ def with_search_states(
         name = str(record["collection"])
         collection = catalogue.collections.get(name)
         if collection is not None and is_searchable(collection):
-            states[name] = _record(READY, 1.0)
+            states[name] = _state(READY, 1.0)
             if missing_search_indexes(collection, catalogue.extensions):
                 unfinished.append(name)
     if unfinished:
@@ -92,11 +67,10 @@ def _search_state(catalogue: Catalogue, name: str, builds: States) -> Record:
     needed = len(search_indexes(collection, catalogue.extensions))
     missing = missing_search_indexes(collection, catalogue.extensions)
     states = [builds.get((name, index.column, BuildKind.SEARCH), _LOST) for index in missing]
-    done = needed - len(missing) + sum(state.done or 0.0 for state in states)
-    names = {state.name for state in states}
-    # One that is built stands for all, and one that has failed for none while others wait.
+    done = needed - len(missing) + sum(float(str(state["progress"])) for state in states)
+    names = {state["state"] for state in states}
     first = next(name for name in (BUILDING, WAITING, FAILED) if name in names)
-    return _record(first, done / needed)
+    return _state(first, done / needed)
 
 
 def _with_search_state(record: Record, states: Mapping[str, Record]) -> Record:
@@ -156,8 +130,7 @@ def _with_column_state(
     states: Record = {}
     for kind, key in keys.items():
         if kind in column.pending_builds:
-            build = builds.get((str(record["collection"]), column.name, kind), _LOST)
-            states[key] = build.record()
+            states[key] = builds.get((str(record["collection"]), column.name, kind), _LOST)
     return {**record, "schema": {**schema, **states}}
 
 

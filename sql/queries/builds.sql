@@ -150,16 +150,16 @@ WHERE class.relname = $2::text
   AND class.relnamespace = current_schema()::regnamespace;
 
 -- name: find_builds
--- What collections of $1 were asked for: collection, field and kind; whether a job is left that builds it, the code of the
--- error that stored rows are, and the part that is done of what the server builds at this moment. A table is read twice
--- for an index, to build and to validate it; how far the check of a foreign key is, PostgreSQL does not tell.
+-- What collections of $1 were asked for: collection, field and kind; how far that is, the part that the server has done of
+-- what it builds at this moment, and the code of the error that stored rows are. A table is read twice for an index, to
+-- build and to validate it; how far the check of a foreign key is, PostgreSQL does not tell.
 SELECT DISTINCT ON (collection, field, kind)
     collection,
     field,
     kind,
-    is_queued,
-    code,
-    running.done
+    CASE WHEN running.done IS NOT NULL THEN 'building' WHEN is_queued THEN 'waiting' ELSE 'failed' END AS state,
+    coalesce(running.done, 0)::text AS done,
+    code
 FROM (
     SELECT
         id,

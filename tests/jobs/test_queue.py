@@ -20,7 +20,7 @@ from cms.errors import Refused
 from cms.jobs import housekeeping
 from cms.jobs.housekeeping import FETCHERS, delete_finished, queue_state, requeue
 from cms.jobs.job_worker import groups_of
-from cms.jobs.queue_connector import channel_of_schema
+from cms.jobs.queue import channel_of_schema
 from cms.jobs.task import Job, JobError, PermanentError, Task, defer, defer_all
 from tests.client import Client
 from tests.queues import QueueDatabase
