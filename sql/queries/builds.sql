@@ -33,34 +33,16 @@ WHERE queue_name = 'build'
   AND id <> $4::bigint;
 
 -- name: withdraw_builds
--- Takes from the jobs of column $2 what they were to build of kind $3. A running one ends by itself.
+-- Takes from the jobs of a table ($1) what they were to build of column $2, or of all, of kind $3, or of all. A running one
+-- ends by itself.
 UPDATE procrastinate_jobs
 SET
     args = '{"payload": {}}',
     status = CASE WHEN status = 'doing' THEN status ELSE 'cancelled' END
 WHERE queue_name = 'build'
   AND args #>> '{payload,collection}' = $1::text
-  AND args #>> '{payload,field}' = $2::text
-  AND args #>> '{payload,kind}' = $3::text;
-
--- name: withdraw_builds_of_field
--- The same for all kinds.
-UPDATE procrastinate_jobs
-SET
-    args = '{"payload": {}}',
-    status = CASE WHEN status = 'doing' THEN status ELSE 'cancelled' END
-WHERE queue_name = 'build'
-  AND args #>> '{payload,collection}' = $1::text
-  AND args #>> '{payload,field}' = $2::text;
-
--- name: withdraw_builds_of_collection
--- The same for all columns.
-UPDATE procrastinate_jobs
-SET
-    args = '{"payload": {}}',
-    status = CASE WHEN status = 'doing' THEN status ELSE 'cancelled' END
-WHERE queue_name = 'build'
-  AND args #>> '{payload,collection}' = $1::text;
+  AND args #>> '{payload,field}' = coalesce($2::text, args #>> '{payload,field}')
+  AND args #>> '{payload,kind}' = coalesce($3::text, args #>> '{payload,kind}');
 
 -- name: rename_field_in_builds
 -- Has the jobs of a renamed field build the same for its new name.
