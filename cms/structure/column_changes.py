@@ -261,7 +261,6 @@ def _set_unique(transaction: Transaction, field: Field, column: Column, value: o
     if column.is_primary_key:
         raise invalid_payload("A primary key is unique", field="schema.is_unique")
     withdraw_build(transaction, field.collection, field.name, BuildKind.UNIQUE)
-    interrupt_builds(transaction, field.collection)
     # Other tools may have made a column unique several times, and by an index alone.
     column_name = (field.collection, field.name)
     for (constraint,) in transaction.execute(statement("unique_constraints"), column_name):
@@ -274,7 +273,6 @@ def _set_indexed(transaction: Transaction, field: Field, column: Column, value: 
         add_index(transaction, field.collection, field.name, field.type.index_kind)
         return
     withdraw_build(transaction, field.collection, field.name, BuildKind.INDEX)
-    interrupt_builds(transaction, field.collection)
     _drop_indexes(transaction, field, unique=False)
 
 

@@ -21,7 +21,7 @@ def add_foreign_key(transaction: Transaction, key: ForeignKey) -> None:
     """
     # Another program may have dropped the key that was asked for before.
     withdraw_build(transaction, key.table, key.column, BuildKind.FOREIGN_KEY)
-    interrupt_builds(transaction, key.table, key.foreign_table)
+    interrupt_builds(transaction, key.foreign_table)
     is_checked = not is_large(transaction, key.table)
     transaction.execute_ddl(ddl.add_foreign_key(key, checked=is_checked))
     if not is_checked:
@@ -31,7 +31,7 @@ def add_foreign_key(transaction: Transaction, key: ForeignKey) -> None:
 def drop_foreign_key(transaction: Transaction, key: ForeignKey) -> None:
     """Drop a foreign key."""
     withdraw_build(transaction, key.table, key.column, BuildKind.FOREIGN_KEY)
-    interrupt_builds(transaction, key.table, key.foreign_table)
+    interrupt_builds(transaction, key.foreign_table)
     transaction.execute_ddl(ddl.drop_constraint(key.table, key.name))
 
 

@@ -111,7 +111,6 @@ def add_unique(transaction: Transaction, table: str, column: str) -> None:
         return
     # It may have been asked for when the table was large.
     withdraw_build(transaction, table, column, BuildKind.UNIQUE)
-    interrupt_builds(transaction, table)
     transaction.execute_ddl(ddl.lock(table))
     drop_invalid_beside_change(transaction, table, column)
     if has_unique_constraint(transaction.execute, table, column):
@@ -156,8 +155,9 @@ def request_build(transaction: Transaction, table: str, column: str, kind: Build
 
 
 def withdraw_build(transaction: Transaction, table: str, column: str, kind: BuildKind) -> None:
-    """Forget that something was asked for; the caller interrupts its build."""
+    """Forget that something was asked for, and end its build."""
     transaction.execute(statement("withdraw_builds"), (table, column, kind))
+    interrupt_builds(transaction, table)
 
 
 def interrupt_builds(transaction: Transaction, *tables: str) -> None:
@@ -205,8 +205,11 @@ def update_search_indexes(
     for field in collection.columns:
         if field.name not in texts and field.column and field.column.search_index:
             useless.add(field.column.search_index)
+    if useless:
+        # To drop any index of a table waits for builds of others on it.
+        interrupt_builds(transaction, collection.name)
     for name in sorted(useless):
-        _drop_beside_builds(transaction, collection, name)
+        transaction.execute_ddl(ddl.drop_index(name))
     missing = missing_search_indexes(collection, extensions)
     if missing and is_large(transaction, collection.name):
         for index in missing:
@@ -214,12 +217,6 @@ def update_search_indexes(
         return
     for index in missing:
         index.create(transaction)
-
-
-def _drop_beside_builds(transaction: Transaction, collection: Collection, index: str) -> None:
-    """Drop an index; to drop any of a table waits for builds of others on it."""
-    interrupt_builds(transaction, collection.name)
-    transaction.execute_ddl(ddl.drop_index(index))
 
 
 def drop_search_indexes(transaction: Transaction, field: Field) -> None:
