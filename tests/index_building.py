@@ -37,6 +37,10 @@ JOBS = """
     ORDER BY id
 """
 WAITING_FOR_TABLE = "SELECT 1 FROM pg_locks WHERE relation = 'things'::regclass AND NOT granted"
+DROP_WAITS = """
+    SELECT 1 FROM pg_stat_activity
+    WHERE query LIKE 'DROP INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'
+"""
 INVALID = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
 REQUESTED = """
     SELECT DISTINCT args #>> '{payload,collection}', args #>> '{payload,field}'

@@ -25,6 +25,7 @@ from cms.structure.indexes import (
     DeferredIndex,
     attach_unique_index,
     drop_invalid,
+    drop_while_used,
     has_unique_constraint,
     index_build_lock,
     let_others_pass,
@@ -150,7 +151,7 @@ def _missing(
 
 
 def _build_unless_interrupted(database: Database, job: int, missing: Build) -> bool:
-    """Build, and tell whether that has ended.
+    """Build, and tell whether it is there now.
 
     Otherwise a change of structure has interrupted it, or has made it needless.
     """
@@ -170,11 +171,9 @@ def _build_unless_interrupted(database: Database, job: int, missing: Build) -> b
         return False
     while True:
         try:
-            _finish(database, missing, index)
+            return _finish(database, missing, index)
         except LockTimeout:
             let_others_pass(database)
-        else:
-            return True
 
 
 def _build_index(database: Database, missing: DeferredIndex) -> str | None:
@@ -199,23 +198,35 @@ def _refuse_violation(database: Database, job: int, missing: Build, error: Excep
         raise PermanentError(reason) from error
 
 
-def _finish(database: Database, built: DeferredIndex, index: str | None) -> None:
-    """Make a constraint of a unique index; drop an index that was withdrawn meanwhile."""
-    if not built.is_unique:
-        with _patient_transaction(database) as transaction:
-            # No change of structure comes between this look and what it leads to.
-            transaction.execute(statement("await_structure"))
-            if index is None or _is_wanted(transaction, built, index):
-                return
-    # Changes of other tables do not wait for those who use this one.
-    with _table_locked(database, built.table) as transaction:
-        index = index or unattached_index(transaction.execute, built.table, built.column)
-        if index is None:
-            return
-        if not _is_wanted(transaction, built, index):
-            transaction.execute_ddl(ddl.drop_index(index))
-        elif built.is_unique:
-            attach_unique_index(transaction, built.table, index)
+def _finish(database: Database, built: DeferredIndex, index: str | None) -> bool:
+    """Make a constraint of a unique index, and drop an index that was withdrawn meanwhile.
+
+    Returns whether it stays. Raises `LockTimeout`.
+    """
+    if built.is_unique:
+        # Changes of other tables do not wait for those who use this one.
+        with _table_locked(database, built.table) as transaction:
+            return _constrain(transaction, built, index)
+    with _patient_transaction(database) as transaction:
+        # No change of structure comes between this look and what it leads to.
+        transaction.execute(statement("await_structure"))
+        if index is None or _is_wanted(transaction, built, index):
+            return True
+    # Who asks for it again meanwhile has another one built.
+    drop_while_used(database, built.table, [index])
+    return False
+
+
+def _constrain(transaction: Transaction, built: DeferredIndex, index: str | None) -> bool:
+    """Make a constraint of a unique index, or drop it."""
+    index = index or unattached_index(transaction.execute, built.table, built.column)
+    if index is None:
+        return False
+    if _is_wanted(transaction, built, index):
+        attach_unique_index(transaction, built.table, index)
+        return True
+    transaction.execute_ddl(ddl.drop_index(index))
+    return False
 
 
 def _is_wanted(transaction: Transaction, built: DeferredIndex, index: str) -> bool:
@@ -225,7 +236,7 @@ def _is_wanted(transaction: Transaction, built: DeferredIndex, index: str) -> bo
     """
     rows = transaction.execute(statement("find_built_index"), (built.table, index))
     for column, kinds, has_constraint in rows:
-        # Without the catalogue, which takes long to load: the table is locked.
+        # Without the catalogue, which takes long to load: the table is locked then.
         if built.is_unique:
             return BuildKind.UNIQUE in kinds and not has_constraint
         if built.kind is not IndexKind.TRIGRAMS and BuildKind.INDEX in kinds:

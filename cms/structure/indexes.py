@@ -114,32 +114,22 @@ class DeferredIndex:
 
 
 def drop_invalid(database: Database, table: str, column: str, *, index: str | None = None) -> None:
-    """Drop what failed builds have left of a column, or `index`, as soon as nobody uses the table.
+    """Drop what failed builds have left of a column, or `index`, while others use the table.
 
     Such an index serves no read. It costs every write, and refuses those of values that are there
     if it is a unique one.
     """
-    values = table, column, index
     with database.autocommit_connection() as connection:
-        while connection.execute(statement("invalid_indexes"), values):
-            try:
-                with connection.read_committed():
-                    limit_lock_time(connection)
-                    # A change of the column's type may have made one valid before the lock.
-                    connection.execute_ddl(ddl.lock(table))
-                    _drop_invalid(connection, values)
-            except (LockTimeout, Deadlock):
-                let_others_pass(database)
+        rows = connection.execute(statement("invalid_indexes"), (table, column, index))
+        for name in single_values(rows):
+            connection.execute_ddl(ddl.drop_index(name, concurrently=True))
 
 
 def drop_invalid_beside_change(transaction: Transaction, table: str, column: str) -> None:
     """Do the same in a change of structure, which has locked the table."""
     transaction.execute(statement("look_anew_at_progress"))
-    _drop_invalid(transaction, (table, column, None))
-
-
-def _drop_invalid(transaction: Transaction, values: tuple[str, str, str | None]) -> None:
-    for name in single_values(transaction.execute(statement("invalid_indexes"), values)):
+    rows = transaction.execute(statement("invalid_indexes"), (table, column, None))
+    for name in single_values(rows):
         transaction.execute_ddl(ddl.drop_index(name))
 
 

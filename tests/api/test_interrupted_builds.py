@@ -19,13 +19,13 @@ from cms.structure import index_builds, index_requests, indexes
 from tests.client import Client
 from tests.databases import run_sql
 from tests.index_building import (
+    DROP_WAITS,
     FIELD,
     GIVE_UP,
     INDEXED,
     INVALID,
     REQUESTED,
     TAKE_SNAPSHOT,
-    WAITING_FOR_TABLE,
     IndexBuilder,
     ask,
     assert_indexed,
@@ -361,8 +361,6 @@ def test_a_field_that_changes_behind_its_build_keeps_the_index(
 def test_what_is_given_up_is_dropped_without_holding_up_others(
     large: Client, builder: IndexBuilder, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexes, "LOCK_TIME", "50ms")
-    monkeypatch.setattr(indexes, "LOCK_PAUSE_SECONDS", 0.05)
     ask(large)
     with ThreadPoolExecutor(1) as executor, psycopg.connect(dsn) as reader:
 
@@ -372,7 +370,7 @@ def test_what_is_given_up_is_dropped_without_holding_up_others(
 
         before_each_build(monkeypatch, give_up_and_read)
         work = executor.submit(builder.work)
-        eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) != [], seconds=10)
+        eventually(lambda: run_sql(dsn, DROP_WAITS) != [], seconds=10)
         assert large.get("/items/things").status == 200
         assert large.patch("/collections/things", {"meta": {"note": "x"}}).status == 200
         assert not work.done()
