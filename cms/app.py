@@ -23,7 +23,7 @@ from cms.files.media_library import MediaLibrary
 from cms.flows.filter_flows import FlowPayloadFilter
 from cms.flows.flow_calls import FlowCalls
 from cms.flows.run import Services
-from cms.health.checked_parts import Part, database_check
+from cms.health.checks import Part, database_check
 from cms.health.health import Health
 from cms.http import (
     accounts,
@@ -50,23 +50,23 @@ from cms.http import (
 from cms.http.answers.error_handlers import add_error_handlers
 from cms.http.answers.missing_rights import MissingRights
 from cms.http.external_logins import ExternalLogins
-from cms.http.middleware.authentication import Authentication
+from cms.http.middleware.address_checks import AddressChecks
 from cms.http.middleware.cors import cors_middleware
 from cms.http.middleware.rate_limit import RateLimit
 from cms.http.middleware.request_tracing import RequestTracing
-from cms.http.middleware.system_collections import SystemCollectionGuard
 from cms.http.middleware.writers import NoteOfWriters
 from cms.http.ping import Ping
+from cms.http.requests.authenticator import Authenticator
 from cms.http.requests.cookies import Cookies
 from cms.http.requests.host_identity import Identify
 from cms.http.requests.media import JsonHandler
 from cms.http.requests.origins import Origins
 from cms.http.requests.paths import PING_PATH, Router, without_last_slash
 from cms.http.requests.request import Request
-from cms.http.requests.request_body import close_if_unread, request_body
+from cms.http.requests.request_body import RequestBody, close_if_unread
 from cms.logs import start_logging
 from cms.processes.memory import limit_arenas
-from cms.processes.wait_slots import WaitSlots
+from cms.processes.slots import WaitSlots
 from cms.rate_limits.limiter import RateLimiter, rate_limiter
 from cms.schema.system import (
     ACTIVITY,
@@ -111,13 +111,16 @@ class App(falcon.App[Request, falcon.Response]):
 
     def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request; whether its connection is closed is decided here."""
-        env["PATH_INFO"] = without_last_slash(env)
-        if env.get("PATH_INFO") == PING_PATH and (pong := self._ping.answer(env, start_response)):
+        path = env.setdefault("PATH_INFO", "")
+        if path.endswith("/"):
+            path = env["PATH_INFO"] = without_last_slash(env)
+        if path == PING_PATH and (pong := self._ping.answer(env, start_response)):
             return pong
-        body = request_body(env)
         # Before Falcon makes its request of it: everything that reads the body reads this one.
-        env["wsgi.input"] = body
-        return super().__call__(env, close_if_unread(env, body, start_response))
+        body = env["wsgi.input"] = RequestBody(env)
+        if not body.has_ended:
+            start_response = close_if_unread(env, body, start_response)
+        return super().__call__(env, start_response)
 
     @property
     def is_immediate(self) -> Callable[[Mapping[str, Any]], bool]:
@@ -212,19 +215,18 @@ def _middleware(
 
     Requests are counted first of all. A preflight is answered before anybody is identified.
     """
-    limits = [RateLimit(limiter, trusted_proxies=config.ip_trust_proxy)] if limiter else []
+    authenticator = Authenticator(
+        issuer.secret,
+        origins=Origins.from_config(config),
+        trusted_proxies=config.ip_trust_proxy,
+        identify=identify,
+        may_be_unknown=config.embedded_unknown == "public",
+    )
     return [
-        RequestTracing(store, varies_by_cookie=identify is not None),
-        *limits,
+        RequestTracing(store, authenticator, varies_by_cookie=identify is not None),
+        *([RateLimit(limiter)] if limiter else []),
         *cors_middleware(config),
-        Authentication(
-            issuer.secret,
-            origins=Origins.from_config(config),
-            trusted_proxies=config.ip_trust_proxy,
-            identify=identify,
-            may_be_unknown=config.embedded_unknown == "public",
-        ),
-        SystemCollectionGuard(store),
+        AddressChecks(store),
         *([NoteOfWriters(store.writers)] if store.writers else []),
     ]
 

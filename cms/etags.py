@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
+_DIGEST_SIZE = 8
+"""Bytes of a digest: a tag is compared with the present tag of its own address only."""
+
 # A list of tags, weak ones among them: W/"abc", "def".
 _TAG = re.compile(r'(?:W/)?"([^"]*)"')
 
@@ -13,9 +16,10 @@ def etag_of(body: bytes, version: str | None = None) -> str:
     """Return the tag of an answer; `version` tells versions of the item's row apart."""
     # "<digest of the row's version>-<digest of the answer>": If-Match compares the first part, If-
     # None-Match the whole.
+    digest = blake2b(body, digest_size=_DIGEST_SIZE).hexdigest()
     if version:
-        return f'"{_digest(version.encode())}-{_digest(body)}"'
-    return f'"{_digest(body)}"'
+        return f'"{_digest(version)}-{digest}"'
+    return f'"{digest}"'
 
 
 def matches_etag(header: str, tag: str) -> bool:
@@ -34,9 +38,8 @@ def matches_version(header: str, version: str | None) -> bool:
     if version is None:
         return False
     versions = (tag.rpartition("-")[0] for tag in _TAG.findall(header))
-    return _digest(version.encode()) in versions
+    return _digest(version) in versions
 
 
-def _digest(raw: bytes) -> str:
-    # 64 bits: a tag is compared with the present tag of its own address only.
-    return blake2b(raw, digest_size=8).hexdigest()
+def _digest(version: str) -> str:
+    return blake2b(version.encode(), digest_size=_DIGEST_SIZE).hexdigest()

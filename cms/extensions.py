@@ -12,7 +12,7 @@ from cms.config import Config
 from cms.files.storage import Storages
 from cms.flows.operations import OPERATIONS
 from cms.flows.run import OperationType, Services
-from cms.health.checked_parts import Part, other_parts
+from cms.health.checks import Part, other_parts
 from cms.items.write.hooks import HOOKS
 from cms.items.write.hooks.flows import hooks_of_flows
 from cms.jobs.task import Task

@@ -82,20 +82,16 @@ def _decode_first(text: str, start: int) -> tuple[object, int]:
         raise _with_path(error, value, end=end) from None
 
 
-def dumps(value: object) -> bytes:
-    """Return the JSON text of a value from `loads` or from a statement.
+def dumps_indented(value: object) -> bytes:
+    """Return what `dumps` does, with a line for each value; raises as it does."""
+    return dumps(value, _OPTIONS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def dumps(value: object, options: int = _OPTIONS) -> bytes:
+    """Return the JSON text of a value from `loads` or from a statement; options are of orjson.
 
     Raises `TooDeep` for nesting beyond 254 levels, and TypeError for a value without a JSON form.
     """
-    return _dumps(value, _OPTIONS)
-
-
-def dumps_indented(value: object) -> bytes:
-    """Return what `dumps` does, with a line for each value; raises as it does."""
-    return _dumps(value, _OPTIONS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-
-
-def _dumps(value: object, options: int) -> bytes:
     try:
         return orjson.dumps(value, default=_encode_decimal, option=options)
     except TypeError as error:

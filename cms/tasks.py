@@ -8,9 +8,8 @@ from functools import partial
 from cms.config import Config
 from cms.database.connections import Database
 from cms.database.maintenance import run_maintenance
+from cms.flows.queued_runs import MAX_ATTEMPTS, RunWorker, delete_old_runs, requeue_lost_runs
 from cms.flows.run import Services
-from cms.flows.run_worker import RunWorker
-from cms.flows.runs import MAX_ATTEMPTS, delete_old_runs, requeue_lost_runs
 from cms.flows.schedules import run_due_schedules
 from cms.jobs.housekeeping import delete_finished
 from cms.jobs.job_worker import Ticker

@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 from argon2 import PasswordHasher
 
-from cms.auth import account_mail
-from cms.auth.account_mail import AccountMail
+from cms.auth import mail_links
+from cms.auth.mail_links import AccountMail
 from cms.database.connections import Transaction
 from cms.hashing import passwords
 from cms.hashing.hash_parameters import HashParameters
@@ -149,5 +149,5 @@ def outbox() -> Iterator[Outbox]:
     """Keep mails instead of sending them."""
     box = Outbox()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(account_mail, "send", box.take)
+        patched.setattr(mail_links, "send_account_mail", box.take)
         yield box

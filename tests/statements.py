@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
@@ -23,16 +23,21 @@ def counted(
     An index that an earlier test has asked for may still be built by a thread beside.
     """
     seen: list[str] = []
-    measured = StatementMeter.measured
+    note = StatementMeter.note
     own = get_ident()
 
-    def spy(meter: StatementMeter, *texts: str) -> AbstractContextManager[None]:
+    def spy(
+        meter: StatementMeter,
+        texts: Sequence[str],
+        seconds: float,
+        error: BaseException | None = None,
+    ) -> None:
         if of_all_threads or get_ident() == own:
             seen.extend(texts)
-        return measured(meter, *texts)
+        note(meter, texts, seconds, error)
 
     with monkeypatch.context() as patch:
-        patch.setattr(StatementMeter, "measured", spy)
+        patch.setattr(StatementMeter, "note", spy)
         yield seen
 
 

@@ -80,18 +80,14 @@ def readable_collection(collection: str, *, catalogue: Catalogue, policy: Policy
     """Return a collection that the caller may read; raises `Refused` FORBIDDEN or NOT_FOUND."""
     # An administrator sees what exists, and a view of it takes longer to make than to look it up.
     if policy.is_admin:
-        return _existing_collection(collection, catalogue, policy=policy)
+        existing = catalogue.collections.get(collection)
+        if existing is None or existing.kind is Kind.FOLDER:
+            raise _no_collection(policy)
+        return existing
     view = view_lookup(policy, catalogue)(collection)
     if view is None:
         raise _no_collection(policy)
     return view.collection
-
-
-def _existing_collection(name: str, catalogue: Catalogue, *, policy: Policy) -> Collection:
-    collection = catalogue.collections.get(name)
-    if collection is None or collection.kind is Kind.FOLDER:
-        raise _no_collection(policy)
-    return collection
 
 
 def writable_collection(
@@ -106,19 +102,14 @@ def writable_collection(
     Raises `Refused` FORBIDDEN, or for administrators NOT_FOUND.
     """
     # Rights are checked before existence, so that both refusals are the same.
-    if not _has_right(policy, collection, actions):
+    if not policy.is_admin and not any(policy.granted(collection, action) for action in actions):
         raise forbidden()
-    target = _existing_collection(collection, catalogue, policy=policy)
+    target = catalogue.collections.get(collection)
+    if target is None or target.kind is Kind.FOLDER:
+        raise _no_collection(policy)
     if not target.is_writable:
         raise Refused(read_only(target))
     return target
-
-
-def _has_right(policy: Policy, collection: str, actions: Sequence[str]) -> bool:
-    """Tell whether the caller has a right to at least one of the actions."""
-    if policy.is_admin:
-        return True
-    return any(policy.granted(collection, action) for action in actions)
 
 
 def _no_collection(policy: Policy) -> Refused:

@@ -67,8 +67,7 @@ def _find_role(transaction: Transaction, role: str) -> str:
     rows = transaction.execute(statement("find_role"), (role,))
     if not rows:
         raise not_found(f"role as {role}")
-    role_id: str = rows[0][0]
-    return role_id
+    return str(rows[0][0])
 
 
 def set_password(
@@ -103,12 +102,10 @@ def _insert_user(
         passwords.check_password(password)
         new_hash = Passwords(parameters).hashed(password)
     # The statement returns no row for an address that is taken, whatever its capitals.
-    values = (email, new_hash, role)
-    rows = transaction.execute(statement("insert_user"), values)
+    rows = transaction.execute(statement("insert_user"), (email, new_hash, role))
     if not rows:
-        raise Refused(
-            Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", {"field": "email"})
-        )
+        sentence = f"There is a user {email} already."
+        raise Refused(Problem("RECORD_NOT_UNIQUE", sentence, {"field": "email"}))
     _recorder(transaction, USERS).created([rows[0][0]])
     return str(rows[0][0])
 

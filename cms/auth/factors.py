@@ -84,20 +84,12 @@ def has_factor_already() -> Refused:
     return invalid_payload("There is a second factor already")
 
 
-def disable(transaction: Transaction, user: str) -> None:
-    """Take the second factor away, with its recovery codes."""
-    transaction.execute(statement("disable_factor"), (user,))
-
-
 def recovery_codes_of(seed: bytes, *, secret: str) -> list[str]:
     """Return the recovery codes of a seed; only the seed together with SECRET gives them."""
     # From SECRET and a purpose, so that the key of recovery codes is good for nothing else.
     key = hmac.digest(secret.encode(), b"recovery codes", "sha256")
-    codes: list[str] = []
-    for number in range(RECOVERY_CODES):
-        random = hmac.digest(key, seed + bytes([number]), "sha256")
-        codes.append(_recovery_code(random))
-    return codes
+    numbers = range(RECOVERY_CODES)
+    return [_recovery_code(hmac.digest(key, seed + bytes([each]), "sha256")) for each in numbers]
 
 
 def store_recovery_codes(transaction: Transaction, user: str, codes: Sequence[str]) -> None:
@@ -105,9 +97,8 @@ def store_recovery_codes(transaction: Transaction, user: str, codes: Sequence[st
     # Without the lock two calls at once would each leave their codes valid.
     transaction.execute(statement("lock_account"), (user,))
     transaction.execute(statement("delete_recovery_codes"), (user,))
-    transaction.execute(
-        statement("store_recovery_codes"), (user, [digest(_normalised(code)) for code in codes])
-    )
+    digests = [digest(_normalised(code)) for code in codes]
+    transaction.execute(statement("store_recovery_codes"), (user, digests))
 
 
 def invalid_otp() -> Refused:

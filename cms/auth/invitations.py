@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import partial
 
 from cms.auth.accounts import check_email
-from cms.auth.mail_links import AddressedLink, LinkRecipient, MailLink
+from cms.auth.mail_links import LinkRecipient, MailLink
 from cms.auth.user_filters import FilteredUser, UserFilters, user_filters
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import Problem, Refused, at_index, collect_problems, invalid_payload
-from cms.items.history.recording import recorder
+from cms.errors import Problem, Refused, at_index, invalid_payload
+from cms.items.history.recording import Recorder, recorder
 from cms.schema.system import USERS
-from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
-from cms.store.identity import ClientInfo, Identity
+from cms.store.identity import Identity
 from cms.store.store import Store
-from cms.store.write_attempts import Write, require_admin
+from cms.store.write_attempts import require_admin
 
 MAX_INVITED = 1_000
 
@@ -49,27 +47,29 @@ def invite(
     INVALID_FOREIGN_KEY for an unknown role, RECORD_NOT_UNIQUE for addresses that belong to
     accounts.
     """
-    addressed = AddressedLink(link, link.address(invitation.url))
-    write: Write[None] = store.write(identity, idempotency=idempotency)
-    for attempt in write:
+    address = link.address(invitation.url)
+    for attempt in store.write(identity, idempotency=idempotency):
         with attempt as context:
             # First of all: callers who may not invite must learn nothing about the addresses.
             require_admin(context.actor)
             transaction = attempt.begin_transaction()
-            _invite(store, addressed, invitation, identity.client, transaction, context)
+            filters = user_filters(store, identity.client, transaction, context)
+            users = recorder(
+                transaction,
+                context.snapshot.catalogue,
+                USERS,
+                user=context.actor.user,
+                client=identity.client,
+            )
+            for recipient in _invite(transaction, invitation, filters, users):
+                link.send(transaction, address, recipient)
 
 
 def _invite(
-    store: Store,
-    link: AddressedLink,
-    invitation: Invitation,
-    client: ClientInfo,
-    transaction: Transaction,
-    context: RequestContext,
-) -> None:
+    transaction: Transaction, invitation: Invitation, filters: UserFilters, users: Recorder
+) -> list[LinkRecipient]:
+    """Write the users of an invitation, and return them."""
     emails = checked_emails(invitation.emails, field="email")
-    catalogue = context.snapshot.catalogue
-    users = recorder(transaction, catalogue, USERS, user=context.actor.user, client=client)
     accounts = transaction.execute(statement("find_invited"), (emails,))
     earlier = {email.lower(): user for user, email, is_invited in accounts if is_invited}
     # The difference of the sets: accounts that are not invited ones. Addresses are compared in
@@ -77,7 +77,6 @@ def _invite(
     _refuse_taken(emails, {email.lower() for _, email, _ in accounts} - earlier.keys())
     # Before the write: the history compares with these.
     before = users.before(list(earlier.values()))
-    filters = user_filters(store, client, transaction, context)
     filtered = _filtered_users(filters, emails, invitation.role, earlier)
     # From the payloads: a flow may have changed the capitals of an address.
     addresses = [str(user.payload["email"]) for user in filtered.values()]
@@ -90,8 +89,7 @@ def _invite(
     # The rest was invited before, and has a new role now.
     users.created([recipient.user for recipient in invited if recipient.user not in before])
     users.changed(before)
-    for recipient in invited:
-        link.send(transaction, recipient)
+    return invited
 
 
 def checked_emails(emails: Sequence[str], *, field: str) -> list[str]:
@@ -100,10 +98,11 @@ def checked_emails(emails: Sequence[str], *, field: str) -> list[str]:
         raise invalid_payload(f"1 to {MAX_INVITED} users can be invited at a time", field=field)
     problems: list[Problem] = []
     for index, email in enumerate(emails):
-        email_problems: list[Problem] = []
-        collect_problems(email_problems, partial(check_email, email))
-        # All wrong addresses come in one answer, each with its position in the list.
-        problems += at_index(email_problems, index, count=len(emails))
+        try:
+            check_email(email)
+        except Refused as refused:
+            # All wrong addresses come in one answer, each with its position in the list.
+            problems += at_index(refused.problems, index, count=len(emails))
     if problems:
         raise Refused(problems)
     return list(emails)
@@ -134,11 +133,8 @@ def _refuse_taken(emails: Sequence[str], taken: Set[str]) -> None:
     problems: list[Problem] = []
     for index, email in enumerate(emails):
         if email.lower() in taken:
-            problems.append(_email_taken(email, index))
+            extensions = {"collection": USERS, "field": "email", "value": email, "index": index}
+            sentence = f"There is a user {email} already."
+            problems.append(Problem("RECORD_NOT_UNIQUE", sentence, extensions))
     if problems:
         raise Refused(problems)
-
-
-def _email_taken(email: str, index: int) -> Problem:
-    extensions = {"collection": USERS, "field": "email", "value": email, "index": index}
-    return Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", extensions)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import dataclass, field
-from functools import partial
 
 from cms.auth import factors
-from cms.auth.account_history import user_recorder
+from cms.auth.account_transactions import account_attempts, user_recorder
 from cms.auth.sessions import (
     IssuedTokens,
     Issuer,
@@ -16,8 +15,7 @@ from cms.auth.sessions import (
     invalid_credentials,
     open_session,
 )
-from cms.auth.transactions import in_transaction
-from cms.database.connections import Fetch, Row, Transaction
+from cms.database.connections import Fetch, Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.store.identity import ClientInfo
@@ -68,14 +66,12 @@ def login(
     and, only once the password was right, USER_SUSPENDED, INVALID_OTP or INVALID_IP.
     """
     account = _confirmed_account(store, credentials, client)
-    check_factor(store, account, credentials.otp, client=client)
-    open_tokens = partial(
-        _open, store, issuer, password=credentials.password, mode=mode, client=client
-    )
-    issued = open_tokens(account)
+    check_factor(store, account.id, account.tfa_secret, credentials.otp, client=client)
+    issued = _open(store, issuer, account, credentials.password, mode=mode, client=client)
     if issued is None and store.passwords.is_outdated(account.password or ""):
         # Another login has hashed the password again. The code of the second factor is used up.
-        issued = open_tokens(_confirmed_account(store, credentials, client))
+        account = _confirmed_account(store, credentials, client)
+        issued = _open(store, issuer, account, credentials.password, mode=mode, client=client)
     if issued is None:
         raise invalid_credentials()
     return issued
@@ -83,11 +79,10 @@ def login(
 
 def _confirmed_account(store: Store, credentials: Credentials, client: ClientInfo) -> Account:
     """Return the active account whose password this is; raises `Refused`."""
-    account = _account_from(
-        # The primary: a replica could still have the old password.
-        store.database.fetch_primary(statement("find_account"), (credentials.email,))
-    )
-    _check_password(store, account, credentials.password, client)
+    # The primary: a replica could still have the old password.
+    rows = store.database.fetch_primary(statement("find_account"), (credentials.email,))
+    account = Account(*rows[0]) if rows else None
+    confirm_password(store, account, credentials.password, client=client)
     assert account  # without one, no password is right
     # The status is revealed only now: without the password nobody learns that the account exists.
     if account.status == SUSPENDED:
@@ -101,78 +96,34 @@ def suspended() -> Refused:
 
 
 def _open(
-    store: Store,
-    issuer: Issuer,
-    account: Account,
-    *,
-    password: str,
-    mode: Mode,
-    client: ClientInfo,
+    store: Store, issuer: Issuer, account: Account, password: str, *, mode: Mode, client: ClientInfo
 ) -> IssuedTokens | None:
     """Open a session; None where the stored hash is another one meanwhile, or the status."""
     # Before the transaction: hashing is slow on purpose, and locks must not wait for it.
     # A hash of older parameters is replaced when its password is known for a moment, which is only
     # at a login.
     rehashed = store.passwords.rehashed(account.password or "", password)
-    log_in = partial(
-        _log_in, account=account, rehashed=rehashed, issuer=issuer, mode=mode, client=client
-    )
-    return in_transaction(store, log_in)
-
-
-def _log_in(
-    transaction: Transaction,
-    *,
-    account: Account,
-    rehashed: str | None,
-    issuer: Issuer,
-    mode: Mode,
-    client: ClientInfo,
-) -> IssuedTokens | None:
-    # The statement compares the hash: the password may have changed since it was read.
-    values = (account.id, account.password, rehashed)
-    if not transaction.execute(statement("record_login"), values):
-        return None
-    return open_session(transaction, issuer, account.id, mode=mode, client=client)
+    for attempt in account_attempts(store):
+        with attempt as transaction:
+            issued = None
+            # The statement compares the hash: the password may have changed since it was read.
+            values = (account.id, account.password, rehashed)
+            if transaction.execute(statement("record_login"), values):
+                issued = open_session(transaction, issuer, account.id, mode=mode, client=client)
+    return issued
 
 
 def account_of(fetch: Fetch, user: str) -> Account:
     """Return the account of a user who is logged in."""
-    account = _account_from(fetch(statement("find_account_of"), (user,)))
+    rows = fetch(statement("find_account_of"), (user,))
     # The user may have been deleted since the token was made.
-    if account is None:
+    if not rows:
         raise invalid_credentials()
-    return account
+    return Account(*rows[0])
 
 
-def confirm_password(store: Store, account: Account, password: str, *, client: ClientInfo) -> None:
-    """Check the password of a user who is logged in; raises `Refused` INVALID_CREDENTIALS."""
-    _check_password(store, account, password, client)
-
-
-def check_factor(store: Store, account: Account, otp: str | None, *, client: ClientInfo) -> None:
-    """Use up a code of the second factor, if the user has one; raises `Refused` INVALID_OTP.
-
-    A wrong code counts as a failed login. A missing one does not: that is how a client learns that
-    a code is needed.
-    """
-    secret = account.tfa_secret
-    if secret is None:
-        return
-    if otp is None:
-        raise factors.invalid_otp()
-    if not factors.use_code(store.database.fetch_primary, account.id, secret=secret, code=otp):
-        # A second factor can be guessed like a password, so wrong codes count like wrong passwords.
-        count_failure(store, account.id, client)
-        raise factors.invalid_otp()
-
-
-def _account_from(rows: list[Row]) -> Account | None:
-    return Account(*rows[0]) if rows else None
-
-
-def _check_password(
-    store: Store, account: Account | None, password: str, client: ClientInfo
+def confirm_password(
+    store: Store, account: Account | None, password: str, *, client: ClientInfo
 ) -> None:
     """Compare the password and count a failure; raises `Refused` INVALID_CREDENTIALS.
 
@@ -187,6 +138,24 @@ def _check_password(
         raise invalid_credentials()
 
 
+def check_factor(
+    store: Store, user: str, secret: str | None, otp: str | None, *, client: ClientInfo
+) -> None:
+    """Use up a code of the second factor, if the user has one; raises `Refused` INVALID_OTP.
+
+    A wrong code counts as a failed login. A missing one does not: that is how a client learns that
+    a code is needed.
+    """
+    if secret is None:
+        return
+    if otp is None:
+        raise factors.invalid_otp()
+    if not factors.use_code(store.database.fetch_primary, user, secret=secret, code=otp):
+        # A second factor can be guessed like a password, so wrong codes count like wrong passwords.
+        count_failure(store, user, client)
+        raise factors.invalid_otp()
+
+
 def count_failure(store: Store, user: str, client: ClientInfo) -> None:
     """Count a failed login, and suspend the user when there were too many.
 
@@ -197,7 +166,9 @@ def count_failure(store: Store, user: str, client: ClientInfo) -> None:
     rows = store.database.fetch_primary(statement("count_failed_login"), (user,))
     if not rows or not rows[0][0]:
         return
-    status = in_transaction(store, partial(_suspend_or_delay, store, user, client))
+    for attempt in account_attempts(store):
+        with attempt as transaction:
+            status = _suspend_or_delay(store, user, client, transaction)
     if status is None:
         return
     outcome = "suspended"

@@ -1,27 +1,30 @@
-"""Links in mails: to addresses that the settings allow, never to one that a request made up."""
+"""Mails about accounts, and their links.
+
+Links lead to addresses that the settings allow, never to one that a request made up.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import NamedTuple
 from urllib.parse import parse_qs, urlencode
 
-from cms.auth import account_mail, tokens
-from cms.auth.account_mail import (
-    INVITATION,
-    REGISTRATION,
-    RESET,
-    SHARE,
-    AccountMail,
-    fingerprint_of,
-)
+from cms.auth import tokens
 from cms.auth.tokens import LinkToken
 from cms.config import Config
 from cms.database.connections import Transaction
 from cms.database.statements import statement
+from cms.emails import is_email
 from cms.errors import invalid_payload, invalid_token
+from cms.mail.mail_queue import Mail, post, post_decoy
+
+RESET = "password-reset"
+INVITATION = "user-invitation"
+REGISTRATION = "user-registration"
+SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ class MailLink:
         """Send a mail with the link when the transaction commits."""
         data = {"url": self._url(address, recipient), "email": recipient.email}
         to = recipient.email if recipient.has_account else None
-        account_mail.send(transaction, AccountMail(to, self.template, data))
+        send_account_mail(transaction, AccountMail(to, self.template, data))
 
     def _url(self, address: str, recipient: LinkRecipient) -> str:
         """Return the link for a recipient, good until the fingerprint of the account changes."""
@@ -134,17 +137,6 @@ class MailLink:
         return tokens.read_link_token(self.purpose, token, secret=self.secret)
 
 
-class AddressedLink(NamedTuple):
-    """A kind of link, and the address that those of one call lead to."""
-
-    link: MailLink
-    address: str
-
-    def send(self, transaction: Transaction, recipient: LinkRecipient) -> None:
-        """Send a mail with the link when the transaction commits."""
-        self.link.send(transaction, self.address, recipient)
-
-
 @dataclass(frozen=True, slots=True)
 class MailLinks:
     """The links that the service writes."""
@@ -158,7 +150,6 @@ class MailLinks:
     def from_config(cls, config: Config, secret: str) -> MailLinks:
         """Return the links of the settings."""
         admin = f"{config.public_url}/admin"
-        verify = f"{config.public_url}/users/register/verify-email"
         return cls(
             reset=MailLink(
                 "password-reset",
@@ -182,7 +173,7 @@ class MailLinks:
                 "register",
                 REGISTRATION,
                 "verification_url",
-                verify,
+                f"{config.public_url}/users/register/verify-email",
                 config.user_register_url_allow_list,
                 config.user_register_ttl,
                 secret,
@@ -198,3 +189,31 @@ class MailLinks:
                 secret,
             ),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AccountMail:
+    """A mail from a template with its values (`url`, `email`, and the like).
+
+    The values hold a secret link, so they stay out of every log. A mail without `to` is not sent
+    but costs the same work: the caller must not learn whether there is an account.
+    """
+
+    to: str | None
+    template: str
+    data: Mapping[str, str] = field(repr=False)
+
+
+def send_account_mail(transaction: Transaction, mail: AccountMail) -> None:
+    """Send a mail when the transaction commits; an address that no mail reaches gets none."""
+    # Addresses can also come from imports and other programs, and so be of any form.
+    if mail.to and is_email(mail.to):
+        post(transaction.execute, Mail([mail.to], mail.template, mail.data))
+    else:
+        post_decoy(transaction.execute, Mail([], mail.template, mail.data))
+
+
+def fingerprint_of(email: str | None, password: str | None) -> str:
+    """Return a digest that changes with an account's address or password; links to it then end."""
+    # 128 bits, which keep the address in a mail short.
+    return hashlib.sha256(f"{email}\n{password}".encode()).hexdigest()[:32]

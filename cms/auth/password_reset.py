@@ -6,18 +6,16 @@ The links of invitations set a password as well.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 
-from cms.auth.account_history import user_recorder
-from cms.auth.mail_links import LinkRecipient, MailLink, lock_linked_account
+from cms.auth.account_transactions import account_attempts, user_recorder
+from cms.auth.mail_links import LinkedAccount, LinkRecipient, MailLink, lock_linked_account
 from cms.auth.sessions import end_sessions
-from cms.auth.tokens import LinkToken
-from cms.auth.transactions import in_transaction
-from cms.auth.user_filters import UserFilters, write_user
+from cms.auth.user_filters import UserFilters, user_writes
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import invalid_token
 from cms.hashing import passwords
+from cms.items.history.recording import Recorder
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo
 from cms.store.store import Store
@@ -34,17 +32,12 @@ def request_reset(store: Store, link: MailLink, *, email: str, url: str | None) 
     """
     # Checked before any lookup, so that the refusal is the same for every email.
     address = link.address(url)
-    in_transaction(store, partial(_send_link, link=link, address=address, email=email))
-
-
-def _send_link(transaction: Transaction, *, link: MailLink, address: str, email: str) -> None:
-    # Accounts of other statuses get nothing: a suspended user must not come back by mail.
-    rows = transaction.execute(statement("find_active_account"), (email,))
-    if rows:
-        recipient = LinkRecipient(*rows[0])
-    else:
-        recipient = LinkRecipient.nobody(email)
-    link.send(transaction, address, recipient)
+    for attempt in account_attempts(store):
+        with attempt as transaction:
+            # Accounts of other statuses get nothing: a suspended user must not come back by mail.
+            rows = transaction.execute(statement("find_active_account"), (email,))
+            recipient = LinkRecipient(*rows[0]) if rows else LinkRecipient.nobody(email)
+            link.send(transaction, address, recipient)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,39 +69,31 @@ def set_password(
     passwords.check_password(new_password.password, policy=password_policy(store))
     # Hashed before the transaction: hashing is slow on purpose, and locks must not wait for it.
     new_hash = store.passwords.hashed(new_password.password)
-    change = _PasswordChange(token, new_hash, new_password.status)
-    change_password = partial(_change_password, store, change, client)
-    write_user(store, change_password, verb="update", client=client, idempotency=idempotency)
-
-
-@dataclass(frozen=True, slots=True)
-class _PasswordChange:
-    """A new password, hashed, for the user of a link, who must have this status."""
-
-    token: LinkToken
-    new_hash: str = field(repr=False)
-    status: str
+    for attempt in user_writes(store, verb="update", client=client, idempotency=idempotency):
+        with attempt as transaction:
+            # The new password changes the fingerprint, so that the link works only once.
+            account = lock_linked_account(transaction, token)
+            # An invitation is no way to a new password once the user has accepted it, nor the
+            # reverse.
+            if account.status != new_password.status:
+                raise invalid_token()
+            users = user_recorder(store, transaction, user=account.id, client=client)
+            _change_password(transaction, attempt.filters, users, account, new_hash)
 
 
 def _change_password(
-    store: Store,
-    change: _PasswordChange,
-    client: ClientInfo,
     transaction: Transaction,
     filters: UserFilters,
+    users: Recorder,
+    account: LinkedAccount,
+    new_hash: str,
 ) -> None:
-    # The new password changes the fingerprint, so that the link works only once.
-    account = lock_linked_account(transaction, change.token)
-    # An invitation is no way to a new password once the user has accepted it, nor the reverse.
-    if account.status != change.status:
-        raise invalid_token()
     # A new password alone is no event: it is a secret, and nothing else changes.
     accepted = None
-    if change.status == INVITED:
+    if account.status == INVITED:
         accepted = filters.changed(account.id, {"status": "active"})
-    users = user_recorder(store, transaction, user=account.id, client=client)
     before = users.before([account.id])
-    transaction.execute(statement("change_password"), (account.id, change.new_hash))
+    transaction.execute(statement("change_password"), (account.id, new_hash))
     if accepted:
         accepted.set_profile(transaction, account.id)
     # Somebody who knew the old password may be logged in.

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from cms import jsontext
-from cms.auth.account_history import user_recorder
+from cms.auth.account_transactions import user_recorder
 from cms.auth.accounts import check_email
-from cms.auth.mail_links import AddressedLink, LinkRecipient, MailLink, lock_linked_account
-from cms.auth.tokens import LinkToken, used_link
-from cms.auth.user_filters import UserFilters, write_user
+from cms.auth.mail_links import LinkRecipient, MailLink, lock_linked_account
+from cms.auth.tokens import used_link
+from cms.auth.user_filters import FilteredUser, user_writes
 from cms.database.connections import Transaction, single_values
 from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_token
 from cms.hashing import passwords
+from cms.mappings import without_none
 from cms.query.rules.payload_rules import parse_rule
 from cms.query.rules.resolved_rules import resolve_rule
 from cms.query.rules.validation import RuleContext, failures
@@ -69,14 +69,20 @@ def register(
     `check_password` raises.
     """
     settings = _registration_settings(store)
-    addressed = AddressedLink(link, link.address(form.verification_url))
+    address = link.address(form.verification_url)
     _check_form(form, settings)
     earlier_hash = _earlier_hash(store, form)
     # Before the transaction: hashing is slow on purpose, and locks must not wait for it.
     new_hash = store.passwords.hashed(form.password)
     registration = _Registration(form, settings, new_hash, earlier_hash)
-    register_user = partial(_register, store, addressed, registration, client)
-    write_user(store, register_user, verb="create", client=client, idempotency=idempotency)
+    for attempt in user_writes(store, verb="create", client=client, idempotency=idempotency):
+        with attempt as transaction:
+            # Whether the address has an account is looked up afterwards, so that flows cannot
+            # reveal it.
+            filtered = attempt.filters.new(registration.payload)
+            recipient = _write(store, transaction, registration, filtered, client)
+            if settings.verify:
+                link.send(transaction, address, recipient)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +102,8 @@ class _Registration:
         """The user as flows see it, without the password."""
         form = self.form
         sent = {"email": form.email, "first_name": form.first_name, "last_name": form.last_name}
-        payload: dict[str, object] = {}
-        for name, value in sent.items():
-            if value is not None:
-                payload[name] = value
         status = "draft" if self.settings.verify else "active"
-        return {**payload, "role": self.settings.role, "status": status}
+        return {**without_none(sent), "role": self.settings.role, "status": status}
 
     def values(self, email: object) -> tuple[object, ...]:
         """Return the parameters of the statement `register_user`."""
@@ -116,16 +118,14 @@ class _Registration:
         )
 
 
-def _register(
+def _write(
     store: Store,
-    link: AddressedLink,
-    registration: _Registration,
-    client: ClientInfo,
     transaction: Transaction,
-    filters: UserFilters,
-) -> None:
-    # Whether the address has an account is looked up afterwards, so that flows cannot reveal it.
-    filtered = filters.new(registration.payload)
+    registration: _Registration,
+    filtered: FilteredUser,
+    client: ClientInfo,
+) -> LinkRecipient:
+    """Write the user of a registration, and return who gets the link."""
     email = str(filtered.payload["email"])
     # A registration that nobody has verified begins again: its row changes.
     earlier_users = single_values(transaction.execute(statement("find_registered"), (email,)))
@@ -142,8 +142,7 @@ def _register(
     users = user_recorder(store, transaction, user=recipient.user, client=client)
     users.created([user for user, _, _ in rows if user not in before])
     users.changed(before)
-    if registration.settings.verify:
-        link.send(transaction, recipient)
+    return recipient
 
 
 def _registration_settings(store: Store) -> RegistrationSettings:
@@ -179,32 +178,24 @@ def _earlier_hash(store: Store, form: RegistrationForm) -> str | None:
 
 def verify(store: Store, link: MailLink, *, token: str, client: ClientInfo) -> None:
     """Activate the account of a registration by its link, once; raises `Refused` INVALID_TOKEN."""
-    write_user(
-        store, partial(_verify, store, link.read(token), client), verb="update", client=client
-    )
-
-
-def _verify(
-    store: Store,
-    token: LinkToken,
-    client: ClientInfo,
-    transaction: Transaction,
-    filters: UserFilters,
-) -> None:
-    account = lock_linked_account(transaction, token)
-    # The first use of the link changes neither address nor password, and so not the fingerprint.
-    if not account.is_unverified:
-        raise used_link()
-    # An administrator may have suspended or archived the registration meanwhile.
-    if account.status != "draft":
-        raise invalid_token()
-    filtered = filters.changed(account.id, {"status": "active"})
-    users = user_recorder(store, transaction, user=account.id, client=client)
-    before = users.before([account.id])
-    transaction.execute(statement("verify_user"), (account.id,))
-    filtered.set_profile(transaction, account.id)
-    users.changed(before)
-    filters.queue_runs(account.id, filtered)
+    linked = link.read(token)
+    for attempt in user_writes(store, verb="update", client=client):
+        with attempt as transaction:
+            account = lock_linked_account(transaction, linked)
+            # The first use of the link changes neither address nor password, and so not the
+            # fingerprint.
+            if not account.is_unverified:
+                raise used_link()
+            # An administrator may have suspended or archived the registration meanwhile.
+            if account.status != "draft":
+                raise invalid_token()
+            filtered = attempt.filters.changed(account.id, {"status": "active"})
+            users = user_recorder(store, transaction, user=account.id, client=client)
+            before = users.before([account.id])
+            transaction.execute(statement("verify_user"), (account.id,))
+            filtered.set_profile(transaction, account.id)
+            users.changed(before)
+            attempt.filters.queue_runs(account.id, filtered)
 
 
 def _is_address_allowed(stored_filter: str | None, email: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from secrets import token_bytes
 
 from cms.auth import factors
-from cms.auth.account_history import record_activity
+from cms.auth.account_transactions import record_activity
 from cms.auth.login import Account, account_of, confirm_password, count_failure
 from cms.auth.sessions import invalid_credentials
 from cms.database.connections import Transaction
@@ -14,7 +14,7 @@ from cms.database.statements import statement
 from cms.errors import Refused, invalid_payload
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
-from cms.store.identity import ClientInfo, Identity
+from cms.store.identity import Identity
 from cms.store.store import Store
 from cms.store.write_attempts import Write
 
@@ -53,8 +53,7 @@ def enable(
     idempotency: Idempotency | None = None,
 ) -> None:
     """Make a secret the second factor; raises `Refused` INVALID_OTP or INVALID_PAYLOAD."""
-    write: Write[None] = store.write(identity, idempotency=idempotency)
-    for attempt in write:
+    for attempt in store.write(identity, idempotency=idempotency):
         with attempt as context:
             user = _user_of(context)
             transaction = attempt.begin_transaction()
@@ -72,25 +71,21 @@ def disable(
     code. Raises `Refused` INVALID_OTP.
     """
     user = _current_user(store, identity)
-    write: Write[None] = store.write(identity, idempotency=idempotency)
     try:
-        for attempt in write:
+        for attempt in store.write(identity, idempotency=idempotency):
             with attempt:
                 transaction = attempt.begin_transaction()
-                _disable(transaction, user, client=identity.client, code=code)
+                secret = _require_secret(transaction, user)
+                if not factors.use_code(transaction.execute, user, secret=secret, code=code):
+                    raise factors.invalid_otp()
+                # Its recovery codes go with it.
+                transaction.execute(statement("disable_factor"), (user,))
+                record_activity(transaction, "update", user=user, client=identity.client)
     except Refused as refused:
         # Counted outside the transaction, which is rolled back.
         if refused.problems[0].code == "INVALID_OTP":
             count_failure(store, user, identity.client)
         raise
-
-
-def _disable(transaction: Transaction, user: str, *, client: ClientInfo, code: str) -> None:
-    secret = _require_secret(transaction, user)
-    if not factors.use_code(transaction.execute, user, secret=secret, code=code):
-        raise factors.invalid_otp()
-    factors.disable(transaction, user)
-    record_activity(transaction, "update", user=user, client=client)
 
 
 def recovery_codes(
@@ -110,22 +105,14 @@ def recovery_codes(
     for attempt in write:
         with attempt:
             transaction = attempt.begin_transaction()
-            write.answer = _replace_codes(transaction, user, client=identity.client, secret=secret)
+            # Codes without a second factor would open nothing.
+            _require_secret(transaction, user)
+            # The seed is stored as the answer; the codes are derived from it each time.
+            write.answer = token_bytes(_SEED_BYTES)
+            codes = factors.recovery_codes_of(write.answer, secret=secret)
+            factors.store_recovery_codes(transaction, user, codes)
+            record_activity(transaction, "update", user=user, client=identity.client)
     return factors.recovery_codes_of(write.answer, secret=secret)
-
-
-def _replace_codes(
-    transaction: Transaction, user: str, *, client: ClientInfo, secret: str
-) -> bytes:
-    """Replace the recovery codes of a user, and return the seed of the new ones."""
-    # Codes without a second factor would open nothing.
-    _require_secret(transaction, user)
-    # The seed is stored as the answer; the codes are derived from it each time.
-    seed = token_bytes(_SEED_BYTES)
-    codes = factors.recovery_codes_of(seed, secret=secret)
-    factors.store_recovery_codes(transaction, user, codes)
-    record_activity(transaction, "update", user=user, client=client)
-    return seed
 
 
 def _confirmed_account(store: Store, identity: Identity, password: str | None) -> Account:

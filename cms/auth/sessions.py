@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import partial
 from typing import NamedTuple
 
 from cms import jsontext
 from cms.access.ip_addresses import networks_of, require_address
 from cms.auth import tokens
-from cms.auth.account_history import record_activity
-from cms.auth.claims import user_claims
-from cms.auth.transactions import in_transaction
+from cms.auth.account_transactions import account_attempts, record_activity
 from cms.config import Config
 from cms.config.secret_file import secret_of
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import Problem, Refused
+from cms.errors import Problem, Refused, invalid_token
 from cms.hashing import passwords
 from cms.store.identity import ClientInfo, Identity
-from cms.store.share_actors import ShareRow, find_share
+from cms.store.share_actors import find_share
 from cms.store.store import Store
 
 PROVIDER_TOKEN = "refresh token of a provider"
@@ -61,9 +59,7 @@ class Issuer:
 
     def life_of(self, mode: Mode) -> timedelta:
         """Return how long a session lives when nobody renews it."""
-        if mode is Mode.SESSION:
-            return self.session_life
-        return self.refresh_life
+        return self.session_life if mode is Mode.SESSION else self.refresh_life
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +158,9 @@ def refresh(store: Store, issuer: Issuer, *, token: str, client: ClientInfo) -> 
     that ends: one of the token's two holders has stolen it. A session cookie keeps its token, for
     the requests that are under way hold it too.
     """
-    issued = in_transaction(
-        store, partial(_renew_session, issuer=issuer, token=token, client=client)
-    )
+    for attempt in account_attempts(store):
+        with attempt as transaction:
+            issued = _renew_session(transaction, issuer, token, client)
     if issued is None:
         # Raised outside the transaction, whose rollback would undo the end of a stolen session.
         raise invalid_credentials()
@@ -172,7 +168,7 @@ def refresh(store: Store, issuer: Issuer, *, token: str, client: ClientInfo) -> 
 
 
 def _renew_session(
-    transaction: Transaction, *, issuer: Issuer, token: str, client: ClientInfo
+    transaction: Transaction, issuer: Issuer, token: str, client: ClientInfo
 ) -> IssuedTokens | None:
     """Return the new tokens of a session; None where it must not go on."""
     session = _live_session(transaction, token)
@@ -188,10 +184,8 @@ def _renew_session(
         digest = passwords.digest(new_token)
         transaction.execute(statement("renew_session"), (session.id, digest, expires))
     identity = Identity(user=session.user, session=session.id, client=client)
-    issue = _issue_tokens
     # A session belongs to a user or to a share (system_sessions_holder_check).
-    if not session.user:
-        issue = issue_share_tokens
+    issue = _issue_tokens if session.user else _issue_share_tokens
     return issue(transaction, issuer, identity, mode=session.mode, token=new_token)
 
 
@@ -203,30 +197,25 @@ def logout(store: Store, *, token: str, client: ClientInfo, everywhere: bool = F
     The access token of the one session lives on until it expires; with `everywhere` all access
     tokens end at once. Raises `Refused` INVALID_CREDENTIALS for a token of no session.
     """
-    return in_transaction(
-        store, partial(_end_session, token=token, client=client, everywhere=everywhere)
-    )
+    for attempt in account_attempts(store):
+        with attempt as transaction:
+            session = _live_session(transaction, token)
+            if session is None:
+                raise invalid_credentials()
+            # A share has no user, and so no other sessions to end.
+            if everywhere and session.user:
+                end_sessions(transaction, session.user)
+            else:
+                transaction.execute(statement("end_session"), (session.id,))
+            if session.user:
+                record_activity(transaction, "logout", user=session.user, client=client)
+            logout_url = session.logout_url
+    return logout_url
 
 
-def _end_session(
-    transaction: Transaction, *, token: str, client: ClientInfo, everywhere: bool
-) -> str | None:
-    session = _live_session(transaction, token)
-    if session is None:
-        raise invalid_credentials()
-    # A share has no user, and so no other sessions to end.
-    if everywhere and session.user:
-        end_sessions(transaction, session.user)
-    else:
-        transaction.execute(statement("end_session"), (session.id,))
-    if session.user:
-        record_activity(transaction, "logout", user=session.user, client=client)
-    return session.logout_url
-
-
-def end_sessions(transaction: Transaction, *users: str, keep: str | None = None) -> None:
-    """End all sessions of users except the one to `keep`, with their refresh and access tokens."""
-    transaction.execute(statement("end_sessions_of"), (list(users), keep))
+def end_sessions(transaction: Transaction, user: str) -> None:
+    """End all sessions of a user, with their refresh and access tokens."""
+    transaction.execute(statement("end_sessions_of"), (user,))
 
 
 def invalid_credentials() -> Refused:
@@ -263,19 +252,22 @@ def _issue_tokens(
 
     Raises `Refused`: INVALID_TOKEN for a user who may not act, INVALID_IP.
     """
-    user = user_claims(transaction, identity)
-    # The cookie is looked up with each request: there is no need for claims that are signed.
-    if mode is Mode.SESSION:
-        return IssuedTokens(mode, token, _milliseconds(issuer.session_life))
+    # The statement is that of every request; a login needs only some of its columns. A required
+    # second factor that is not yet set up does not matter: setting it up takes a login.
+    _, _, _, user, role, admin, app, _, _, networks, _ = transaction.execute(
+        statement("find_actor"), identity.caller
+    )[0]
+    if user is None:
+        raise invalid_token()
+    require_address(networks_of(jsontext.loads_stored(networks)), identity.client.ip)
     claims = {
         "id": identity.user,
-        "role": user.role,
-        "app_access": user.app_access,
-        "admin_access": user.admin_access,
+        "role": role,
+        "app_access": bool(app),
+        "admin_access": bool(admin),
         "session": identity.session,
     }
-    access = tokens.access_token(claims, secret=issuer.secret, life=issuer.access_life)
-    return IssuedTokens(mode, token, _milliseconds(issuer.access_life), access)
+    return _signed_tokens(issuer, claims, mode, token)
 
 
 def open_share_session(
@@ -294,10 +286,10 @@ def open_share_session(
         (*values, client.ip, client.user_agent, client.origin),
     )
     identity = Identity(session=session, client=client)
-    return issue_share_tokens(transaction, issuer, identity, mode=mode, token=token)
+    return _issue_share_tokens(transaction, issuer, identity, mode=mode, token=token)
 
 
-def issue_share_tokens(
+def _issue_share_tokens(
     transaction: Transaction, issuer: Issuer, identity: Identity, *, mode: Mode, token: str
 ) -> IssuedTokens:
     """Return the tokens of a session of a share, none of which outlives the share.
@@ -308,9 +300,6 @@ def issue_share_tokens(
     if share is None:
         raise invalid_credentials()
     require_address(networks_of(jsontext.loads_stored(share.networks)), identity.client.ip)
-    if mode is Mode.SESSION:
-        life = _until_end(issuer.session_life, share)
-        return IssuedTokens(mode, token, _milliseconds(life))
     claims = {
         "share": share.id,
         "role": share.role,
@@ -318,16 +307,24 @@ def issue_share_tokens(
         "admin_access": False,
         "session": identity.session,
     }
-    life = _until_end(issuer.access_life, share)
-    access = tokens.access_token(claims, secret=issuer.secret, life=life)
-    return IssuedTokens(mode, token, _milliseconds(life), access)
+    return _signed_tokens(issuer, claims, mode, token, seconds_left=share.seconds_left)
 
 
-def _until_end(life: timedelta, share: ShareRow) -> timedelta:
-    if share.seconds_left is None:
-        return life
-    return min(life, timedelta(seconds=share.seconds_left))
-
-
-def _milliseconds(life: timedelta) -> int:
-    return int(life.total_seconds() * 1000)
+def _signed_tokens(
+    issuer: Issuer,
+    claims: Mapping[str, object],
+    mode: Mode,
+    token: str,
+    *,
+    seconds_left: float | None = None,
+) -> IssuedTokens:
+    """Return the tokens of a session, none of which lives longer than the `seconds_left`."""
+    # The cookie is looked up with each request: there is no need for claims that are signed.
+    is_cookie = mode is Mode.SESSION
+    life = issuer.session_life if is_cookie else issuer.access_life
+    if seconds_left is not None:
+        life = min(life, timedelta(seconds=seconds_left))
+    access = None
+    if not is_cookie:
+        access = tokens.access_token(claims, secret=issuer.secret, life=life)
+    return IssuedTokens(mode, token, life // timedelta(milliseconds=1), access)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import NamedTuple
 
-from cms.auth import account_mail
-from cms.auth.account_mail import AccountMail
+from cms.auth import mail_links
+from cms.auth.account_transactions import account_attempts
 from cms.auth.invitations import checked_emails
-from cms.auth.mail_links import MailLink
+from cms.auth.mail_links import AccountMail, MailLink
 from cms.auth.sessions import IssuedTokens, Issuer, Mode, invalid_credentials, open_share_session
-from cms.auth.transactions import in_transaction
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import forbidden
@@ -21,7 +18,6 @@ from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
 from cms.store.identity import ClientInfo, Identity
 from cms.store.store import Store
-from cms.store.write_attempts import Write
 
 _INFO_FIELDS = (
     "id",
@@ -65,21 +61,14 @@ def login(
     """
     # A random id is no share's: the same work is done, and nothing is found.
     share = parse_id(credentials.share) or str(uuid.uuid4())
-    use = partial(_use, store, issuer, share, credentials.password or "", mode=mode, client=client)
-    issued = use()
+    password = credentials.password or ""
+    issued = _use(store, issuer, share, password, mode=mode, client=client)
     if issued is None:
         # Another login has hashed the password again.
-        issued = use()
+        issued = _use(store, issuer, share, password, mode=mode, client=client)
     if issued is None:
         raise invalid_credentials()
     return issued
-
-
-class _ShareHashes(NamedTuple):
-    """The stored hash of a share's password, and a new one where that has older parameters."""
-
-    stored: str | None
-    rehashed: str | None
 
 
 def _use(
@@ -88,8 +77,12 @@ def _use(
     """Open a session; None where the stored hash had older parameters and is another one now."""
     stored = _check_password(store, share, password)
     rehashed = store.passwords.rehashed(stored, password) if stored else None
-    log_in = partial(_log_in, issuer, share, _ShareHashes(stored, rehashed), mode, client)
-    issued = in_transaction(store, log_in)
+    for attempt in account_attempts(store):
+        with attempt as transaction:
+            issued = None
+            # The statement looks at everything again: another call may have had the last use.
+            if transaction.execute(statement("use_share"), (share, stored, rehashed)):
+                issued = open_share_session(transaction, issuer, share, mode=mode, client=client)
     if issued is None and rehashed is None:
         raise invalid_credentials()
     return issued
@@ -116,29 +109,13 @@ def _check_password(store: Store, share: str, password: str) -> str | None:
     return stored
 
 
-def _log_in(
-    issuer: Issuer,
-    share: str,
-    hashes: _ShareHashes,
-    mode: Mode,
-    client: ClientInfo,
-    transaction: Transaction,
-) -> IssuedTokens | None:
-    # The statement looks at everything again: another call may have had the last use.
-    if not transaction.execute(statement("use_share"), (share, *hashes)):
-        return None
-    return open_share_session(transaction, issuer, share, mode=mode, client=client)
-
-
 def info(store: Store, key: str) -> Mapping[str, object]:
     """Return the public properties of a share; raises `Refused` FORBIDDEN where there is none.
 
     The password is masked, or None for a share without one.
     """
     share = parse_id(key)
-    if share is None:
-        raise forbidden()
-    rows = store.database.fetch_primary(statement("find_share_info"), (share,))
+    rows = share and store.database.fetch_primary(statement("find_share_info"), (share,))
     if not rows:
         raise forbidden()
     return dict(zip(_INFO_FIELDS, rows[0], strict=True))
@@ -156,42 +133,28 @@ def invite(
 
     Raises `Refused`: FORBIDDEN, INVALID_PAYLOAD.
     """
-    address = link.address(invitation.url)
-    write: Write[None] = store.write(identity, idempotency=idempotency)
-    for attempt in write:
+    base, separator, query = link.address(invitation.url).partition("?")
+    share = parse_id(invitation.share)
+    for attempt in store.write(identity, idempotency=idempotency):
         with attempt as context:
             transaction = attempt.begin_transaction()
-            _invite(link, address, invitation, transaction, context)
+            name = _name_for_invitation(transaction, context, share)
+            emails = checked_emails(invitation.emails, field="emails")
+            data = {"url": f"{base.rstrip('/')}/{share}{separator}{query}", "name": name}
+            for email in emails:
+                mail_links.send_account_mail(transaction, AccountMail(email, link.template, data))
 
 
-def _invite(
-    link: MailLink,
-    address: str,
-    invitation: ShareInvitation,
-    transaction: Transaction,
-    context: RequestContext,
-) -> None:
-    share = parse_id(invitation.share)
-    if share is None:
-        raise forbidden()
-    rows = transaction.execute(statement("find_share_for_invitation"), (share,))
-    if not rows or not _may_invite(context, rows[0][1]):
-        raise forbidden()
-    name = rows[0][0]
-    emails = checked_emails(invitation.emails, field="emails")
-    data = {"url": _url(address, share), "name": name or ""}
-    for email in emails:
-        account_mail.send(transaction, AccountMail(email, link.template, data))
-
-
-def _may_invite(context: RequestContext, creator: str | None) -> bool:
+def _name_for_invitation(
+    transaction: Transaction, context: RequestContext, share: str | None
+) -> str:
+    """Return the name of a share that the caller may invite to; else raise `Refused` FORBIDDEN."""
     actor = context.actor
-    return actor.policy.is_admin or (actor.user is not None and actor.user == creator)
-
-
-def _url(address: str, share: str) -> str:
-    base, separator, query = address.partition("?")
-    return f"{base.rstrip('/')}/{share}{separator}{query}"
+    rows = share and transaction.execute(statement("find_share_for_invitation"), (share,))
+    for name, creator in rows or ():
+        if actor.policy.is_admin or (actor.user is not None and actor.user == creator):
+            return name or ""
+    raise forbidden()
 
 
 def parse_id(text: str) -> str | None:

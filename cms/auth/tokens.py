@@ -54,9 +54,7 @@ def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
         uuid.UUID(claims["session"])
         return claims
     except jwt.ExpiredSignatureError:
-        raise Refused(
-            Problem("INVALID_TOKEN", "The access token has expired.", {"reason": "expired"})
-        ) from None
+        raise _invalid_token("The access token has expired.", reason="expired") from None
     # ValueError, TypeError and AttributeError: the claims are JSON, so that an id in them may be of
     # any type.
     except (jwt.InvalidTokenError, LookupError, ValueError, TypeError, AttributeError):
@@ -66,7 +64,11 @@ def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
 def used_link() -> Refused:
     """Return the refusal of a link that was valid once."""
     sentence = "The link was used already, or the account has changed since."
-    return Refused(Problem("INVALID_TOKEN", sentence, {"reason": "used"}))
+    return _invalid_token(sentence, reason="used")
+
+
+def _invalid_token(sentence: str, *, reason: str) -> Refused:
+    return Refused(Problem("INVALID_TOKEN", sentence, {"reason": reason}))
 
 
 def link_token(purpose: str, *, user: str, fingerprint: str, secret: str, life: timedelta) -> str:
@@ -85,19 +87,12 @@ def read_link_token(purpose: str, token: str, *, secret: str) -> LinkToken:
     """Return the contents of a link's token; raises `Refused` INVALID_TOKEN."""
     claims = read_signed(purpose, token, secret=secret, required=("id",))
     try:
-        fingerprint = _claimed_fingerprint(claims)
+        # Links that were sent before the claim had its name end within their own life.
+        fingerprint = claims.get("fingerprint") or claims[_FORMER_FINGERPRINT]
         # The id is cast to uuid by statements: text that is none must not reach the database.
-        return LinkToken(str(uuid.UUID(claims["id"])), fingerprint)
+        return LinkToken(str(uuid.UUID(claims["id"])), str(fingerprint))
     except (LookupError, ValueError, TypeError, AttributeError):
         raise invalid_token() from None
-
-
-def _claimed_fingerprint(claims: Mapping[str, Any]) -> str:
-    """Return the fingerprint of a link's claims; raises KeyError where there is none."""
-    # Links that were sent before the claim had its name end within their own life.
-    if "fingerprint" not in claims:
-        return str(claims[_FORMER_FINGERPRINT])
-    return str(claims["fingerprint"])
 
 
 def sign(purpose: str, claims: Mapping[str, object], *, secret: str, life: timedelta) -> str:
@@ -118,9 +113,7 @@ def read_signed(
             options={"require": [*required, "iss", "iat", "exp"]},
         )
     except jwt.ExpiredSignatureError:
-        raise Refused(
-            Problem("INVALID_TOKEN", "The link has expired.", {"reason": "expired"})
-        ) from None
+        raise _invalid_token("The link has expired.", reason="expired") from None
     except jwt.InvalidTokenError:
         raise invalid_token() from None
 
@@ -132,13 +125,10 @@ def seal(purpose: str, text: str, *, secret: str) -> str:
 
 def unseal(purpose: str, sealed: str, *, secret: str, life: timedelta | None = None) -> str:
     """Return the text that `seal` has sealed; raises `Refused` INVALID_TOKEN, also after `life`."""
-    seconds = None
-    if life is not None:
-        seconds = int(life.total_seconds())
+    seconds = int(life.total_seconds()) if life else None
     try:
-        return zlib.decompress(
-            _fernet(purpose, secret).decrypt(sealed.encode(), ttl=seconds)
-        ).decode()
+        content = _fernet(purpose, secret).decrypt(sealed.encode(), ttl=seconds)
+        return zlib.decompress(content).decode()
     except InvalidToken:
         raise invalid_token() from None
 

@@ -7,14 +7,14 @@ profile, but not the rights and the address.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
 from cms import jsontext
 from cms.access.app_access import OWN_PROFILE_FIELDS
 from cms.access.problem_redaction import redacted_problems
-from cms.auth.transactions import in_idempotent_transaction
+from cms.auth.account_transactions import AccountAttempt
 from cms.database.connections import Transaction
 from cms.database.error_mapping import Stale
 from cms.database.statements import statement
@@ -30,12 +30,10 @@ from cms.schema.types.field_type import Trait
 from cms.store.attempts import ATTEMPTS
 from cms.store.context import RequestContext
 from cms.store.current_version import current_version
-from cms.store.idempotency import Idempotency
+from cms.store.idempotency import Idempotency, find_stored_answer, lock_key, store_answer
 from cms.store.identity import ANONYMOUS, ClientInfo
 from cms.store.snapshot import Snapshot
 from cms.store.store import Store
-
-T = TypeVar("T")
 
 PROFILE_FIELDS = frozenset(OWN_PROFILE_FIELDS) - {"password", "avatar"}
 """The fields of an account that flows may set when the service writes it."""
@@ -75,10 +73,11 @@ class UserFilters(NamedTuple):
         # No rights are checked: the client is not logged in, and the service writes the row for it.
         filters = ItemFilter(self.executor, users, events, checks_rights=False)
         item = filters.item(payload, verb=verb, keys=keys)
-        profile: dict[str, object] = {}
-        for name, value in item.items():
-            if name not in payload or value != payload[name]:
-                profile[name] = value
+        profile = {
+            name: value
+            for name, value in item.items()
+            if name not in payload or value != payload[name]
+        }
         # Values that a flow leaves out are not written; values that flows cannot decide stay. -
         # binds closer than &: profile fields that were sent and that the flow has removed.
         left_out = PROFILE_FIELDS & payload.keys() - item.keys()
@@ -101,63 +100,91 @@ class FilteredUser(NamedTuple):
             transaction.execute(statement("set_profile"), (user, profile))
 
 
-UserWork = Callable[[Transaction, UserFilters], None]
-"""The work of a call on accounts in its transaction."""
+def user_writes(
+    store: Store, *, verb: str, client: ClientInfo, idempotency: Idempotency | None = None
+) -> Iterator[UserWrite]:
+    """Yield attempts at a write of users for a client who is not logged in.
 
+        for attempt in user_writes(store, verb="create", client=client):
+            with attempt as transaction:
+                user = attempt.filters.new(payload)
 
-def write_user(
-    store: Store,
-    work: UserWork,
-    *,
-    verb: str,
-    client: ClientInfo,
-    idempotency: Idempotency | None = None,
-) -> None:
-    """Do the work of a client who is not logged in, with the flows of users in its transaction.
-
-    `verb` says whether the work is a create or an update of a user.
+    `verb` says whether the write creates or updates a user. There is no attempt where the call was
+    answered before.
     """
     # Without flows neither structure nor rights are loaded. Each registration moves their counter,
     # so that they would have to be loaded anew every time.
-    in_transaction = partial(
-        in_idempotent_transaction, store, client=client, idempotency=idempotency
-    )
-    for _ in range(ATTEMPTS):
+    for attempts_left in reversed(range(ATTEMPTS)):
         flows = current_version(store.database.fetch_primary).flows
-        if not _has_flows(store.primary_snapshot(flows), verb):
-            in_transaction(lambda transaction: work(transaction, UserFilters()))
+        context = None
+        if _has_flows(store.primary_snapshot(flows), verb):
+            for read in store.primary_reads(ANONYMOUS.with_client(client)):
+                with read as context:
+                    pass
+        attempt = UserWrite(store, client, idempotency, context, is_last=attempts_left == 0)
+        if attempt.begin():
+            yield attempt
+        if attempt.is_done:
             return
-        identity = ANONYMOUS.with_client(client)
-        for attempt in store.primary_reads(identity):
-            with attempt as context:
-                pass
-        try:
-            with redacted_problems(context.actor.policy):
-                in_transaction(partial(_run_with_flows, store, client, work, context))
-            return
-        except Stale:
-            continue
     raise unavailable("database", "The flows of users keep changing")
+
+
+class UserWrite(AccountAttempt):
+    """An attempt at a write of users, with the flows that wait for it; `context` is there for them.
+
+    Once it is done, another call with the same Idempotency-Key writes nothing.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        client: ClientInfo,
+        idempotency: Idempotency | None,
+        context: RequestContext | None,
+        *,
+        is_last: bool,
+    ) -> None:
+        if context is None:
+            super().__init__(store, is_last=is_last)
+        else:
+            # Flows that have changed meanwhile are loaded again.
+            super().__init__(store, is_last=False, retriable=Stale)
+        self.filters = UserFilters()
+        self._client = client
+        self._idempotency = idempotency
+        self._context = context
+
+    def _prepare(self, stack: ExitStack, transaction: Transaction) -> bool:
+        if self._context:
+            stack.enter_context(redacted_problems(self._context.actor.policy))
+        if self._idempotency:
+            # Nobody is logged in, so the key belongs to the client's address.
+            caller = ANONYMOUS.with_client(self._client).name
+            lock_key(transaction, caller, self._idempotency)
+            if find_stored_answer(transaction, caller, self._idempotency):
+                return False
+            stack.enter_context(_stored_when_done(transaction, caller, self._idempotency))
+        if self._context:
+            # Not the counter of rights: many registrations at once would keep each other from being
+            # done. Operations of flows compare it themselves.
+            if current_version(transaction.execute).flows != self._context.snapshot.version.flows:
+                raise Stale("flows have changed")
+            self.filters = user_filters(self.store, self._client, transaction, self._context)
+        return True
+
+
+@contextmanager
+def _stored_when_done(
+    transaction: Transaction, caller: str, idempotency: Idempotency
+) -> Iterator[None]:
+    yield
+    store_answer(transaction.execute, caller, idempotency, None)
 
 
 def _has_flows(snapshot: Snapshot, verb: str) -> bool:
     events = snapshot.events.of(USERS)
     # `Recorder.created` finds the action flows of new users itself.
     return bool(events.filters(verb) or (verb == "update" and events.actions(verb)))
-
-
-def _run_with_flows(
-    store: Store,
-    client: ClientInfo,
-    work: UserWork,
-    context: RequestContext,
-    transaction: Transaction,
-) -> None:
-    # Not the counter of rights: many registrations at once would keep each other from being done.
-    # Operations of flows compare it themselves.
-    if current_version(transaction.execute).flows != context.snapshot.version.flows:
-        raise Stale("flows have changed")
-    work(transaction, user_filters(store, client, transaction, context))
 
 
 def user_filters(
@@ -191,12 +218,10 @@ def _stored_values(context: RequestContext, profile: Mapping[str, object]) -> di
     parser = item_parser_of(catalogue, users, PROFILE_FIELDS, knows=lambda name: False)
     parsed = parser.read(profile)
     # The database must refuse nothing: it is asked for addresses without an account only.
-    problems: list[Problem] = []
-    for name, value in parsed.values.items():
-        if value is None and not takes_null(users.fields[name]):
-            problems.append(missing(users.fields[name]))
-    if parsed.problems or problems:
-        raise Refused([*parsed.problems, *problems])
+    nulls = [users.fields[name] for name, value in parsed.values.items() if value is None]
+    problems = [*parsed.problems, *(missing(field) for field in nulls if not takes_null(field))]
+    if problems:
+        raise Refused(problems)
     return {name: _json_value(users, name, value) for name, value in parsed.values.items()}
 
 

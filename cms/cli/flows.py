@@ -14,13 +14,11 @@ from cms.config import Config
 from cms.database.statements import statement
 from cms.extensions import OWN, Extensions
 from cms.flows.engine import StepLog
-from cms.flows.execution import Cause, Execution
+from cms.flows.execution import Cause, Execution, run_now
 from cms.flows.filter_flows import FlowPayloadFilter
-from cms.flows.run import RunContext, Services
-from cms.flows.run_limits import RunLimits
+from cms.flows.program import program_of
+from cms.flows.run import RunContext, RunLimits, Services
 from cms.flows.run_log import as_json
-from cms.flows.runs import program_of
-from cms.flows.synchronous_runs import run_now
 from cms.logs import start_logging
 from cms.store.store import Store
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from cms.dashboards.definition.panel_queries import chart_function
-from cms.dashboards.panels import Data, Panel
+from cms.dashboards.definition.panel_types import Data, Panel
 from cms.dashboards.pictures import (
     FONT,
     NO_DATA,
@@ -28,25 +28,27 @@ _COMMENT_OR_SCRIPT = re.compile(rb"<!--.*?-->|<script.*?</script>", re.DOTALL)
 _MAX_LABELS = 12
 """Labels that fit below an axis."""
 _MAX_DOTS = 60
+_DATE_FORMATS = {
+    "year": "%Y",
+    "month": "%Y-%m",
+    "week": "%Y-%m-%d",
+    "day": "%Y-%m-%d",
+    "second": "%Y-%m-%d %H:%M:%S",
+}
+"""How dates are written, by the precision of a chart; hours have minutes."""
 _MAX_LABEL_CHARACTERS = 60
 """Characters of labels that fit beside each other."""
 
 
 def draw_chart(panel: Panel, data: Data, picture: Picture) -> bytes:
-    labels: list[str] = []
-    numbers: list[float | None] = []
-    for label, value in _labelled_values(panel, data):
-        labels.append(label)
-        numbers.append(number_of(value))
-    settings = _chart_settings(panel, picture, labels)
-    if panel.type == "bar-chart":
-        chart = _pygal().Bar(**settings)
-    else:
-        chart = _pygal().Line(**settings)
+    points = list(_labelled_values(panel, data))
+    labels = [label for label, _ in points]
+    kind = _pygal().Bar if panel.type == "bar-chart" else _pygal().Line
+    chart = kind(**_chart_settings(panel, picture, labels))
     # pygal would give each picture another id.
     chart.uuid = panel.id
     chart.x_labels = [cut(label) for label in labels]
-    chart.add(_axis_name(panel), numbers)
+    chart.add(_axis_name(panel), [number_of(value) for _, value in points])
     svg: bytes = chart.render()
     return _COMMENT_OR_SCRIPT.sub(b"", svg)
 
@@ -109,9 +111,7 @@ def _chart_settings(panel: Panel, picture: Picture, labels: Sequence[str]) -> di
 
 def _label_rotation(labels: Sequence[str]) -> int:
     """Return by how many degrees labels are turned: long ones would overlap beside each other."""
-    if sum(map(len, labels)) > _MAX_LABEL_CHARACTERS:
-        return 30
-    return 0
+    return 30 if sum(map(len, labels)) > _MAX_LABEL_CHARACTERS else 0
 
 
 def _chart_style(theme: Theme) -> object:
@@ -139,22 +139,10 @@ def _axis_name(panel: Panel) -> str:
     options = panel.options
     field = options.get("valueField") or options.get("yAxis")
     function = chart_function(options)
-    if not field:
-        return cut(function)
-    return cut(f"{function} of {field}")
+    return cut(f"{function} of {field}" if field else function)
 
 
 def _date_text(moment: str, panel: Panel) -> str:
     """Return a date as long as its precision needs."""
-    moment_parts = datetime.fromisoformat(moment)
-    match panel.options.get("precision") or "day":
-        case "year":
-            return f"{moment_parts:%Y}"
-        case "month":
-            return f"{moment_parts:%Y-%m}"
-        case "week" | "day":
-            return f"{moment_parts:%Y-%m-%d}"
-        case "second":
-            return f"{moment_parts:%Y-%m-%d %H:%M:%S}"
-        case _:
-            return f"{moment_parts:%Y-%m-%d %H:%M}"
+    date_format = _DATE_FORMATS.get(panel.options.get("precision") or "day", "%Y-%m-%d %H:%M")
+    return datetime.fromisoformat(moment).strftime(date_format)

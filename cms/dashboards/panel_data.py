@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cms import jsontext
-from cms.dashboards.definition.panel_queries import PanelQuery, panel_query
-from cms.dashboards.definition.panel_types import PANEL_TYPES
-from cms.dashboards.drawing import draw
-from cms.dashboards.panels import Data, Panel
+from cms.dashboards.charts import draw_chart
+from cms.dashboards.definition.panel_queries import Items, PanelQuery, data_of_items, panel_query
+from cms.dashboards.definition.panel_types import PANEL_TYPES, Data, Panel
 from cms.dashboards.pictures import Picture
+from cms.dashboards.text_pictures import draw_list, draw_metric, draw_table, draw_text
 from cms.database.connections import Row
 from cms.database.wire import Call
 from cms.errors import Problem, Refused
 from cms.items.read.answers import json_body
-from cms.items.read.portions import may_be_large
 from cms.items.read.prepare import ReadRequest, prepare_read
-from cms.items.read.reads import fetch_item, fetch_items, with_summed_fields
+from cms.items.read.reads import fetch_item, fetch_items, portions_of, with_summed_fields
 from cms.markdown import html_of_markdown
 from cms.query.language.parse import PageSizes
 from cms.query.plan.bindings import bind_values
@@ -30,6 +30,19 @@ from cms.store.store import Store
 
 # A dashboard is shown as a whole: the page of other lists would leave panels out.
 _ALL_PANELS = PageSizes(default=None)
+
+_PAINTERS: Mapping[str, Callable[[Panel, Data, Picture], bytes]] = MappingProxyType(
+    {
+        "metric": draw_metric,
+        "list": draw_list,
+        "table": draw_table,
+        "time-series": draw_chart,
+        "line-chart": draw_chart,
+        "bar-chart": draw_chart,
+        "label": draw_text,
+        "markdown": draw_text,
+    }
+)
 
 
 class PanelData(NamedTuple):
@@ -44,7 +57,6 @@ class _Read(NamedTuple):
     """The read of a panel, ready to run."""
 
     panel: Panel
-    query: PanelQuery
     statement: Statement
     call: Call
 
@@ -53,23 +65,23 @@ def read_panel(store: Store, identity: Identity, key: str) -> PanelData:
     """Return the data of a panel; raises the refusal of its read."""
     for attempt in store.reads(identity):
         with attempt as context:
-            panel_data = _read_panel(store, key, context)
+            request = ReadRequest(PANELS, "fields=id,type,options,name,color")
+            # Read as the caller: a hidden panel is refused like any other item.
+            panel = _panel(_decoded(fetch_item(store, context, request, key=key)))
+            (panel_data,) = _read_all(store, context, [panel])
     if panel_data.refusal:
         raise panel_data.refusal
     return panel_data
 
 
-def _read_panel(store: Store, key: str, context: RequestContext) -> PanelData:
-    request = ReadRequest(PANELS, "fields=id,type,options,name,color")
-    # Read as the caller: a hidden panel is refused like any other item.
-    panel = _panel(_decoded(fetch_item(store, context, request, key=key)))
-    return _read_all(store, context, [panel])[0]
-
-
 def draw_panel(store: Store, identity: Identity, key: str, picture: Picture) -> bytes:
     """Return the SVG of a panel with its data."""
     panel_data = read_panel(store, identity, key)
-    return draw(panel_data.panel, _decoded(panel_data.data or {}), picture)
+    panel = panel_data.panel
+    # The colour of the panel takes the place of the theme's.
+    if panel.color:
+        picture = picture._replace(theme=picture.theme._replace(accent=panel.color))
+    return _PAINTERS[panel.type](panel, _decoded(panel_data.data or {}), picture)
 
 
 def answer_panel(store: Store, identity: Identity, key: str) -> bytes:
@@ -85,16 +97,12 @@ def answer_dashboard(store: Store, identity: Identity, key: str) -> bytes:
     """
     for attempt in store.reads(identity):
         with attempt as context:
-            all_data = _read_dashboard(store, key, context)
+            request = ReadRequest(DASHBOARDS, "fields=id,panels.id,panels.type,panels.options")
+            dashboard = fetch_item(store, context, request, key=key, nested_page=_ALL_PANELS)
+            panels = [_panel(item) for item in _decoded(dashboard)["panels"]]
+            all_data = _read_all(store, context, panels)
     entries = {panel_data.panel.id: _entry(panel_data) for panel_data in all_data}
     return json_body({"data": entries}, store.max_answer_size)
-
-
-def _read_dashboard(store: Store, key: str, context: RequestContext) -> list[PanelData]:
-    request = ReadRequest(DASHBOARDS, "fields=id,panels.id,panels.type,panels.options")
-    dashboard = fetch_item(store, context, request, key=key, nested_page=_ALL_PANELS)
-    panels = [_panel(item) for item in _decoded(dashboard)["panels"]]
-    return _read_all(store, context, panels)
 
 
 def _decoded(item: Mapping[str, Any]) -> Any:
@@ -119,24 +127,13 @@ def _read_all(store: Store, context: RequestContext, panels: Sequence[Panel]) ->
     Raises `Stale` where a statement has met other counters than those of the snapshot.
     """
     prepared = [_prepare(store, context, panel) for panel in panels]
-    results = _fetch_results(context, prepared)
-    all_data = []
-    for entry in prepared:
-        if isinstance(entry, _Read):
-            all_data.append(_panel_data(context, entry, next(results)))
-        else:
-            all_data.append(entry)
-    return all_data
-
-
-def _fetch_results(
-    context: RequestContext, prepared: Sequence[_Read | PanelData]
-) -> Iterator[list[Row] | Exception]:
-    """Return the results of the reads in their order; panels that have their data take none."""
-    calls = [read.call for read in prepared if isinstance(read, _Read)]
-    if not calls:
-        return iter(())
-    return iter(context.reads.fetch_all(calls))
+    reads = [entry for entry in prepared if isinstance(entry, _Read)]
+    # Panels that have their data take no results.
+    results = iter(context.reads.fetch_all([read.call for read in reads]) if reads else ())
+    return [
+        _panel_data(context, entry, next(results)) if isinstance(entry, _Read) else entry
+        for entry in prepared
+    ]
 
 
 def _prepare(store: Store, context: RequestContext, panel: Panel) -> _Read | PanelData:
@@ -148,12 +145,12 @@ def _prepare(store: Store, context: RequestContext, panel: Panel) -> _Read | Pan
         request = ReadRequest(query.collection, params=query.params)
         statement, literals = prepare_read(store, context, request)
         # Its rows are fetched in portions, which is impossible in a pipeline.
-        if may_be_large(store, statement):
-            return PanelData(panel, query.data_of(fetch_items(store, context, request)))
+        if portions_of(store, statement, max_bytes=store.max_answer_size):
+            return PanelData(panel, _data_of(panel, fetch_items(store, context, request)))
         values = bind_values(statement.values, context.bindings(literals))
     except Refused as refused:
         return PanelData(panel, refusal=refused)
-    return _Read(panel, query, statement, Call(statement.text, values))
+    return _Read(panel, statement, Call(statement.text, values))
 
 
 def _query(panel: Panel) -> PanelQuery | None:
@@ -162,10 +159,9 @@ def _query(panel: Panel) -> PanelQuery | None:
     # Writes check the options, but rows may also come from elsewhere, such as a restored dump.
     if panel_type is None:
         raise _without_options(panel, "its type is unknown")
-    reasons: list[str] = []
-    for error in panel_type.errors(panel.options):
-        path = ".".join(map(str, error.path))
-        reasons.append(f"{path}: {error}")
+    reasons = [
+        f"{'.'.join(map(str, error.path))}: {error}" for error in panel_type.errors(panel.options)
+    ]
     if reasons:
         raise _without_options(panel, "; ".join(reasons))
     return panel_query(panel.type, panel.options)
@@ -185,7 +181,11 @@ def _panel_data(context: RequestContext, read: _Read, result: list[Row] | Except
     # Names were resolved and rules chosen for the counters of the snapshot; if these have changed,
     # the read starts again.
     check_version(context.snapshot, read.statement.version(result))
-    return PanelData(read.panel, read.query.data_of(read.statement.items(result)))
+    return PanelData(read.panel, _data_of(read.panel, read.statement.items(result)))
+
+
+def _data_of(panel: Panel, items: Items) -> Data:
+    return data_of_items(panel.type, panel.options, items)
 
 
 def _text_data(panel: Panel) -> Data:

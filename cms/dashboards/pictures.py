@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from cms.dashboards.panels import Panel
+from cms.dashboards.definition.panel_types import Panel
 
 NO_DATA = "No data"
 MAX_CHARACTERS = 200
@@ -69,16 +69,8 @@ def title_of(panel: Panel) -> str:
 def cut(text: str, characters: int = MAX_CHARACTERS) -> str:
     """Return a text for a picture: of one line, not too long, without what XML cannot hold."""
     # One character more than is shown tells whether the text goes on.
-    plain = "".join(map(_printable, text[: characters + 1]))
-    if len(plain) <= characters:
-        return plain
-    return f"{plain[: characters - 1]}…"
-
-
-def _printable(character: str) -> str:
-    if character.isprintable():
-        return character
-    return " "
+    plain = "".join(each if each.isprintable() else " " for each in text[: characters + 1])
+    return plain if len(plain) <= characters else f"{plain[: characters - 1]}…"
 
 
 def value_text(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from cms.dashboards.definition.panel_queries import display_text, value_at
-from cms.dashboards.panels import Data, Panel
+from cms.dashboards.definition.panel_types import Data, Panel
 from cms.dashboards.pictures import (
     FONT,
     NO_DATA,
@@ -41,12 +41,8 @@ class _TextStyle(NamedTuple):
 def draw_metric(panel: Panel, data: Data, picture: Picture) -> bytes:
     options = panel.options
     value = data["value"]
-    if value is None:
-        text = NO_DATA
-        color = picture.theme.faint
-    else:
-        text = _metric_text(value, options)
-        color = picture.theme.accent
+    text = NO_DATA if value is None else _metric_text(value, options)
+    color = picture.theme.faint if value is None else picture.theme.accent
     width = len(text) * _CHARACTER_WIDTH
     # As large as the width allows: `width` is in units of the font's size.
     size = min(_MAX_METRIC_SIZE, 0.9 * picture.width / max(width, 1))
@@ -75,18 +71,14 @@ def draw_list(panel: Panel, data: Data, picture: Picture) -> bytes:
         visible_items = items[: _row_count(picture)]
         lines = [display_text(template, item, as_text=_short_text) for item in visible_items]
         return _draw_lines(panel, lines, picture)
-    columns: list[str] = []
-    if items:
-        columns = list(items[0])
+    columns = list(items[0]) if items else []
     return _draw_rows(panel, columns, items, picture)
 
 
 def draw_table(panel: Panel, data: Data, picture: Picture) -> bytes:
     items: Any = data["items"]
     names = panel.options.get("fields") or ["*"]
-    columns: list[str] = []
-    if items:
-        columns = _columns(names, items[0])
+    columns = _columns(names, items[0]) if items else []
     return _draw_rows(panel, columns, items, picture)
 
 
@@ -140,14 +132,12 @@ def _draw_rows(
         _add_text(svg, NO_DATA, style, x=picture.width / 2, y=picture.height / 2)
         return _bytes(svg)
     names = list(names)[:MAX_TABLE_COLUMNS]
-    table: list[list[str]] = []
-    if has_head:
-        table.append(names)
-    for row in rows[: _row_count(picture)]:
-        table.append([value_text(value_at(row, name)) for name in names])
-    top = 1
-    if title_of(panel):
-        top = 2
+    head = [names] if has_head else []
+    cells = [
+        [value_text(value_at(row, name)) for name in names] for row in rows[: _row_count(picture)]
+    ]
+    table = [*head, *cells]
+    top = 2 if title_of(panel) else 1
     _add_table(svg, table, picture, top=top, has_head=has_head)
     return _bytes(svg)
 
@@ -167,9 +157,7 @@ def _add_table(
     characters = max(int(column_width / TEXT_SIZE / _CHARACTER_WIDTH) - 1, 1)
     y = _MARGIN + top * _LINE_HEIGHT
     for number, cells in enumerate(table):
-        color = picture.theme.text
-        if has_head and number == 0:
-            color = picture.theme.faint
+        color = picture.theme.faint if has_head and number == 0 else picture.theme.text
         for column, cell in enumerate(cells):
             x = _MARGIN + column * column_width
             _add_text(svg, cut(cell, characters), _TextStyle(TEXT_SIZE, color), x=x, y=y)

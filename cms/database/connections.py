@@ -140,9 +140,7 @@ class Transaction:
         """Run a reading statement and return its rows, in portions where they may be too large."""
         with mapped_errors():
             self._limit_time()
-            if chunking is None:
-                return self.connection.wire.run(text, values, prepare=self.prepare)
-            return self.connection.wire.read(text, values, prepare=self.prepare, chunking=chunking)
+            return self.connection.wire.run(text, values, prepare=self.prepare, chunking=chunking)
 
     def _limit_time(self) -> None:
         """Lower the statement timeout to the rest of the batch's time."""
@@ -229,8 +227,8 @@ class Database:
 
     def _reader(self, *, of_primary: bool) -> Reader:
         def borrow_short() -> borrow:
-            pools = self._open()
-            return self._borrowed(pools.write if of_primary else pools.read)
+            pools = self._pools or self._open()
+            return borrow(pools.write if of_primary else pools.read, self.metrics)
 
         @contextmanager
         def borrow_long() -> Iterator[Connection]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -154,45 +154,29 @@ _AMBIGUOUS_ERRORS = (
 """Errors of a statement, or of a value for one of PostgreSQL's own types: see `_is_bad_value`."""
 
 
-class _ErrorMapping:
-    # A class, because a generator with `contextmanager` takes longer, and every statement runs in
-    # it.
-    __slots__ = ("_with_values",)
-
-    def __init__(self, *, with_values: bool) -> None:
-        self._with_values = with_values
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> None:
-        if isinstance(error, psycopg.Error):
-            cause: psycopg.Error | None = None
-            if isinstance(error, _CONNECTION_ERRORS):
-                cause = error
-            raise map_error(error, with_values=self._with_values) from cause
+@contextmanager
+def mapped_errors(*, with_values: bool = True) -> Iterator[None]:
+    """Turn errors of psycopg in the block into those that `map_error` returns."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise map_error(error, with_values=with_values) from cause_of(error)
 
 
-_MAPPING = _ErrorMapping(with_values=True)
-_MAPPING_OF_DDL = _ErrorMapping(with_values=False)
+def cause_of(error: psycopg.Error) -> psycopg.Error | None:
+    """Return what may be the cause of a mapped error: only an error of a connection.
 
-
-def mapped_errors(*, with_values: bool = True) -> AbstractContextManager[None]:
-    """Return a block that turns errors of psycopg into `Refused`, or `Stale` where that is why.
-
-    It is `Stale` if the structure has changed. DDL runs `with_values=False`: its errors are never
-    about a value that a client has sent. Only errors of a connection keep their cause: others may
-    quote a row, which no log may show.
+    Others may quote a row, which no log may show.
     """
-    return _MAPPING if with_values else _MAPPING_OF_DDL
+    return error if isinstance(error, _CONNECTION_ERRORS) else None
 
 
 def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
-    """Return the error to raise instead; an unforeseen one becomes a 500.
+    """Return the error to raise instead: `Refused`, or `Stale` if the structure has changed.
 
-    The order counts: an error of a value may be of the same class as one of the structure.
+    An unforeseen one becomes a 500. DDL runs `with_values=False`: its errors are never about a
+    value that a client has sent. The order counts: an error of a value may be of the same class as
+    one of the structure.
     """
     if error.sqlstate == RULE_VIOLATED:
         return forbidden()

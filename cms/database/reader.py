@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 import psycopg
 
-from cms.database.error_mapping import map_error, mapped_errors
+from cms.database.error_mapping import cause_of, map_error, mapped_errors
 from cms.database.statement_meter import StatementMeter
 from cms.database.wire import Call, Chunking, Connection, Row
 
@@ -29,20 +29,26 @@ class Reader:
         self, text: str, values: Sequence[object] = (), *, chunking: Chunking | None = None
     ) -> list[Row]:
         """Run one reading statement: one round trip, no BEGIN."""
-        with mapped_errors(), self._borrow() as connection:
-            try:
-                return connection.wire.read(text, values, prepare=self._prepare, chunking=chunking)
-            except psycopg.errors.FeatureNotSupported:
-                # A column has another type than when this connection prepared the statement.
-                # Unprepared it selects the counters, which tell whether the structure has changed.
-                return connection.wire.read(text, values, prepare=False, chunking=chunking)
+        try:
+            with self._borrow() as connection:
+                wire = connection.wire
+                try:
+                    return wire.run(text, values, prepare=self._prepare, chunking=chunking)
+                except psycopg.errors.FeatureNotSupported:
+                    # A column has another type than when this connection prepared the statement.
+                    # Unprepared it selects the counters, which tell whether the structure has
+                    # changed.
+                    return wire.run(text, values, prepare=False, chunking=chunking)
+        # Without `mapped_errors`: every statement comes here.
+        except psycopg.Error as error:
+            raise map_error(error) from cause_of(error)
 
     def fetch_unprepared(
         self, text: str, values: Sequence[object], *, chunking: Chunking | None = None
     ) -> list[Row]:
         """Run one reading statement, planned for its values where a plan for any would be poor."""
         with mapped_errors(), self._borrow() as connection:
-            return connection.wire.read(text, values, prepare=False, chunking=chunking)
+            return connection.wire.run(text, values, prepare=False, chunking=chunking)
 
     def fetch_all(self, calls: Sequence[Call]) -> list[list[Row] | Exception]:
         """Run reading statements in one round trip; return the rows of each, or its error."""

@@ -28,9 +28,16 @@ class StatementMeter:
         """The time that statements of this thread have taken so far."""
         return self._thread.seconds
 
-    def measured(self, *texts: str) -> AbstractContextManager[None]:
-        """Return a block that sends these statements together, and ends with their answer."""
-        return _Measured(self, texts)
+    @contextmanager
+    def measured(self, *texts: str) -> Iterator[None]:
+        """Note the statements that the block sends together, and that end with it."""
+        began = time.perf_counter()
+        try:
+            yield
+        except BaseException as error:
+            self.note(texts, time.perf_counter() - began, error)
+            raise
+        self.note(texts, time.perf_counter() - began)
 
     @contextmanager
     def transaction(self, block: AbstractContextManager[object]) -> Iterator[None]:
@@ -50,7 +57,9 @@ class StatementMeter:
         """Add a time to that of this thread."""
         self._thread.seconds += seconds
 
-    def note(self, texts: Sequence[str], seconds: float, error: BaseException | None) -> None:
+    def note(
+        self, texts: Sequence[str], seconds: float, error: BaseException | None = None
+    ) -> None:
         """Note the end of statements, or the error that ended them."""
         self._thread.seconds += seconds
         for text in texts:
@@ -58,18 +67,3 @@ class StatementMeter:
                 self._metrics.count_statement()
             if tracing.active is not None:
                 tracing.active.add_statement(name_of(text), seconds=seconds, error=error)
-
-
-class _Measured:
-    # A class, because a generator with `contextmanager` takes longer, and every statement is one.
-    __slots__ = ("_began", "_meter", "_texts")
-
-    def __init__(self, meter: StatementMeter, texts: Sequence[str]) -> None:
-        self._meter = meter
-        self._texts = texts
-
-    def __enter__(self) -> None:
-        self._began = time.perf_counter()
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        self._meter.note(self._texts, time.perf_counter() - self._began, error)

@@ -10,15 +10,23 @@ from cms.query.sql.arrays import array
 
 def parameter_texts(values: Sequence[object]) -> list[Any]:
     """Return the parameters of a statement as PostgreSQL's input functions read them."""
-    # Nearly all are texts: they are encoded here, without a call for each.
-    return [value.encode() if type(value) is str else _text(value) for value in values]
+    texts: list[Any] = []
+    # Nearly all are texts, numbers or NULL: they are written here, without a call for each.
+    for value in values:
+        if type(value) is str:
+            texts.append(value.encode())
+        elif value is None:
+            texts.append(None)
+        elif type(value) is int:
+            texts.append(b"%d" % value)
+        else:
+            texts.append(_text(value))
+    return texts
 
 
-def _text(value: object) -> bytes | None:
+def _text(value: object) -> bytes:
     """Return one parameter; every statement casts its own."""
     match value:
-        case None:
-            return None
         case str():
             return value.encode()
         # Before int: to Python they are numbers, too.

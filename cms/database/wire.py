@@ -8,6 +8,7 @@ takes longer than PostgreSQL itself.
 from __future__ import annotations
 
 import select
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
@@ -127,28 +128,34 @@ class Wire:
         *,
         prepare: bool,
         while_waiting: Callable[[], None] | None = None,
+        chunking: Chunking | None = None,
     ) -> list[Row]:
         """Run a statement and return its rows, none when it has no result; raises `psycopg.Error`.
 
-        `while_waiting` is called while PostgreSQL works.
+        `while_waiting` is called while PostgreSQL works. With `chunking` the rows are taken in
+        portions, as they may be too many.
         """
-        with self._meter.measured(text):
-            result = self._result(text, values, prepare=prepare, while_waiting=while_waiting)
-            if result.status == ExecStatus.COMMAND_OK:
-                return []
-            if result.status != ExecStatus.TUPLES_OK:
-                raise self._failure(result)
-        self._reader.set_pgresult(result)
-        return self._reader.load_rows(0, result.ntuples, tuple)
+        began = time.perf_counter()
+        # Without `measured`: every statement comes here.
+        try:
+            if chunking:
+                rows = self._run_in_chunks(text, values, chunking, prepare=prepare)
+            else:
+                rows = self._run(text, values, prepare=prepare, while_waiting=while_waiting)
+        except BaseException as error:
+            self._meter.note((text,), time.perf_counter() - began, error)
+            raise
+        self._meter.note((text,), time.perf_counter() - began)
+        return rows
 
-    def _result(
+    def _run(
         self,
         text: str,
         values: Sequence[object],
         *,
         prepare: bool,
         while_waiting: Callable[[], None] | None,
-    ) -> PGresult:
+    ) -> list[Row]:
         parameters = parameter_texts(values)
         pgconn = self._connection.pgconn
         name = self._name(text) if prepare else None
@@ -159,24 +166,17 @@ class Wire:
                 pgconn.send_query_prepared(name, parameters, None, Format.BINARY)
             else:
                 pgconn.send_query_params(text.encode(), parameters, None, None, Format.BINARY)
-            return self._result_after(while_waiting)
-        if name:
-            return pgconn.exec_prepared(name, parameters, None, Format.BINARY)
-        return pgconn.exec_params(text.encode(), parameters, None, None, Format.BINARY)
-
-    def read(
-        self,
-        text: str,
-        values: Sequence[object],
-        *,
-        prepare: bool,
-        chunking: Chunking | None = None,
-    ) -> list[Row]:
-        """Run a statement and return its rows, taken in portions where they may be too many."""
-        if chunking is None:
-            return self.run(text, values, prepare=prepare)
-        with self._meter.measured(text):
-            return self._run_in_chunks(text, values, chunking, prepare=prepare)
+            result = self._result_after(while_waiting)
+        elif name:
+            result = pgconn.exec_prepared(name, parameters, None, Format.BINARY)
+        else:
+            result = pgconn.exec_params(text.encode(), parameters, None, None, Format.BINARY)
+        if result.status == ExecStatus.COMMAND_OK:
+            return []
+        if result.status != ExecStatus.TUPLES_OK:
+            raise self._failure(result)
+        self._reader.set_pgresult(result)
+        return self._reader.load_rows(0, result.ntuples, tuple)
 
     def run_all(self, calls: Sequence[Call], *, prepare: bool) -> list[list[Row] | psycopg.Error]:
         """Run statements in one round trip; return the rows of each, or its error.

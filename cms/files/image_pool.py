@@ -15,8 +15,7 @@ from cms.errors import insufficient_storage, unavailable
 from cms.files.image_job import ImageInfo, ReadJob, RenderAnswer, RenderJob
 from cms.metrics.metrics import Metrics
 from cms.processes.child_processes import ChildEnded, ChildProcesses
-from cms.processes.machine_slots import MachineSlots
-from cms.processes.wait_slots import NoFreeSlot
+from cms.processes.slots import MachineSlots, NoFreeSlot
 from cms.transforms.steps import illegal_transform
 from cms.transforms.transform import ImageLimits, Transform
 

@@ -18,7 +18,7 @@ from cms.errors import FULL_DISK_ERRORS
 from cms.files.image_info import image_info_of
 from cms.files.image_job import ImageError, ImageInfo, ReadJob, RenderAnswer, RenderJob
 from cms.files.image_rendering import render
-from cms.processes.child_input import waits_for_job
+from cms.processes.child_processes import waits_for_job
 
 
 def main() -> None:

@@ -9,15 +9,11 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from cms.errors import Refused
-from cms.flows.definition.templates import (
-    MAX_RENDERED_SIZE,
-    RenderedTooLarge,
-    require_size,
-)
+from cms.flows.definition.templates import MAX_RENDERED_SIZE, RenderedTooLarge, require_size
 from cms.flows.program import FlowStep, Program
 from cms.flows.run import ProcessBusy, Rejected, Run, Unmet
 from cms.jsontext import TooDeep
-from cms.processes.wait_slots import NoFreeSlot
+from cms.processes.slots import NoFreeSlot
 
 _TRANSIENT_STATUS = 503
 _TOO_DEEP = "A value of the run is nested too deeply."
@@ -55,9 +51,9 @@ def run_program(program: Program, run: Run) -> Outcome:
     The graph has no cycle, so every operation runs once at most.
     """
     logs: list[StepLog] = []
-    following = program.first
+    following = program.definition.graph.first
     while following is not None:
-        step = program.step(following)
+        step = program.steps.get(following)
         if step is None:
             # Flows are checked when they are written; rows of operations can be deleted by other
             # programs.
@@ -153,17 +149,14 @@ def _result(step: FlowStep, options: object, run: Run) -> object:
 
 def _slot(step: FlowStep, run: Run) -> AbstractContextManager[None]:
     """Return the slot of an operation that may wait while a caller does; others need none."""
-    if not step.operation.may_wait:
-        return nullcontext()
     slots = run.services.wait_slots
-    if slots is None:
-        return nullcontext()
-    return slots.take()
+    return slots.take() if slots and step.operation.may_wait else nullcontext()
 
 
 def _require_valid(step: FlowStep, options: object) -> None:
-    errors: list[dict[str, object]] = []
-    for error in step.operation.options.errors(options, are_rendered=True):
-        errors.append({"message": f"{error}.", "path": list(error.path)})
+    errors = [
+        {"message": f"{error}.", "path": list(error.path)}
+        for error in step.operation.options.errors(options, are_rendered=True)
+    ]
     if errors:
         raise Rejected({"errors": errors})

@@ -6,12 +6,21 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from cms.errors import Problem, Refused, unavailable
+from cms.database.connections import Fetch
+from cms.database.statements import statement
+from cms.errors import UNEXPECTED_ERROR, Problem, Refused, unavailable
 from cms.flows.engine import Outcome, run_program
-from cms.flows.program import Program
+from cms.flows.program import Program, program_of
 from cms.flows.redaction import Secrets
-from cms.flows.run import FlowRunner, ProcessBusy, Rejected, Run, RunContext, Services
-from cms.flows.run_log import NO_LOG, RunLog, run_log
+from cms.flows.run import (
+    INNER_RUNS_SPENT,
+    ProcessBusy,
+    Rejected,
+    Run,
+    RunContext,
+    Services,
+)
+from cms.flows.run_log import NO_LOG, RunLog, as_json, run_log, utc_text
 from cms.schema.types.date_times import present_moment
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
 from cms.store.snapshot import Snapshot
@@ -50,19 +59,6 @@ class Cause(NamedTuple):
         return ANONYMOUS.with_client(client)
 
 
-class RunAttempt(NamedTuple):
-    """An attempt at a run: its number, counted from 1, and its surroundings.
-
-    `run_flow` runs the flows that operations trigger; `run` is the id of a run that may have
-    several attempts.
-    """
-
-    run_flow: FlowRunner
-    context: RunContext
-    number: int = 1
-    run: str | None = None
-
-
 class Execution(NamedTuple):
     """A run that has come to its end."""
 
@@ -84,9 +80,7 @@ class Execution(NamedTuple):
 
     @property
     def state(self) -> str:
-        if self.outcome.rejected:
-            return "rejected"
-        return "done"
+        return "rejected" if self.outcome.rejected else "done"
 
     @property
     def reason(self) -> str | None:
@@ -104,30 +98,92 @@ class Execution(NamedTuple):
         return run_log(self.cause.data, self.outcome.steps, result, self.run.secrets)
 
 
-def execute(
+def run_now(
     services: Services,
     program: Program,
     cause: Cause,
     *,
+    context: RunContext,
     identity: Identity | None = None,
-    attempt: RunAttempt,
+) -> Execution:
+    """Run a flow while its caller waits, and log the run.
+
+    In a transaction the log is a part of it: a refused write leaves no log.
+    """
+    began = present_moment()
+    try:
+        execution = execute(services, program, cause, context, identity)
+    except Exception:
+        # A transaction whose statement has failed takes no other one.
+        if context.transaction is None:
+            ended = _EndedRun("failed", began, NO_LOG, UNEXPECTED_ERROR)
+            _insert(services.store.database.fetch_primary, program, cause, ended)
+        raise
+    ended = _EndedRun(execution.state, execution.began, execution.log(), execution.reason)
+    # The writes of the run are committed by now, and a crash before this line would leave no log
+    # either. In a transaction it would also keep the write from waiting for the disk.
+    is_quick = context.transaction is None and ended.state == "done"
+    _insert(execution.run.fetch, program, cause, ended, is_quick=is_quick)
+    return execution
+
+
+def run_inner_flow(run: Run, flow: str, payload: object) -> object:
+    """Run a flow as a part of a run, under the same caller; return its result.
+
+    Raises `Rejected` for a flow that operations do not run, and where that flow is rejected.
+    """
+    if run.depth >= MAX_DEPTH:
+        raise Rejected({"message": LOOP})
+    if not run.limits.inner_runs_left:
+        raise Rejected({"message": f"{INNER_RUNS_SPENT}."})
+    # Shared by all runs inside of one run: ten levels of loops of ten would otherwise be ten
+    # billion.
+    run.limits.inner_runs_left -= 1
+    # In a transaction, with the changes that it has made.
+    snapshot = run.transaction.current_snapshot() if run.transaction else run.snapshot
+    assert snapshot
+    program = program_of(run.services, snapshot, flow, run.fetch)
+    if (
+        program is None
+        or not program.definition.is_active
+        or program.definition.trigger != "operation"
+    ):
+        raise Rejected({"message": f"No active flow {flow} has the trigger operation."})
+    accountability: Any = run.values["$accountability"]
+    # One level deeper: the number of levels has a limit, for flows that trigger each other.
+    cause = Cause("operation", payload, accountability, run.depth + 1)
+    context = RunContext(snapshot, run.limits, run.transaction, run.secrets, may_stop=run.may_stop)
+    execution = run_now(run.services, program, cause, context=context, identity=run.identity)
+    rejected = execution.outcome.rejected
+    # Raised as it is, so that the whole run ends: the runs that wait for it hold slots, too.
+    if isinstance(rejected, ProcessBusy):
+        raise ProcessBusy
+    if rejected:
+        raise Rejected(rejected.result, is_transient=rejected.is_transient, reason=rejected.reason)
+    return execution.result
+
+
+def execute(
+    services: Services,
+    program: Program,
+    cause: Cause,
+    context: RunContext,
+    identity: Identity | None = None,
 ) -> Execution:
     """Run a flow to its end, rejected or not; other errors are raised.
 
     `identity` is the caller, if one waits; otherwise it is the identity that the cause names.
     """
     began = present_moment()
-    context = attempt.context
     run = Run(
         services,
         program.flow,
         identity or cause.identity,
-        _values(services, program, cause, attempt=attempt.number),
-        attempt.number,
+        _values(services, program, cause, attempt=context.attempt),
+        context.attempt,
         cause.depth,
-        attempt.run,
+        context.run,
         context.transaction,
-        attempt.run_flow,
         snapshot=context.snapshot,
         limits=context.limits,
         # Runs inside of a run share its secrets: the logs of all mask a secret that one has found.
@@ -144,14 +200,13 @@ def execute(
 
 def _concealed_names(snapshot: Snapshot) -> frozenset[str]:
     """Return the names of fields whose values nobody sees, of all collections."""
-
-    def collect() -> frozenset[str]:
-        names: set[str] = set()
-        for collection in snapshot.catalogue.collections.values():
-            names.update(field.name for field in collection.fields.values() if field.is_secret)
-        return frozenset(names)
-
-    return snapshot.derived.setdefault_with("concealed names", collect)
+    names: frozenset[str] | None = snapshot.derived.get("concealed names")
+    if names is None:
+        collections = snapshot.catalogue.collections.values()
+        fields = [field for each in collections for field in each.fields.values()]
+        names = frozenset(field.name for field in fields if field.is_secret)
+        snapshot.derived["concealed names"] = names
+    return names
 
 
 def _values(services: Services, program: Program, cause: Cause, *, attempt: int) -> dict[str, Any]:
@@ -163,7 +218,7 @@ def _values(services: Services, program: Program, cause: Cause, *, attempt: int)
         # The number of the attempt lets a flow find out that it is tried again.
         "$flow": {"id": program.flow, "attempt": attempt},
         "$env": dict(services.config.flows_env),
-        "$NOW": present_moment().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "$NOW": utc_text(present_moment()),
     }
 
 
@@ -189,3 +244,40 @@ def _thrown_problem(rejected: Rejected) -> Problem:
     if "errors" in error:  # its own options were wrong
         return Problem("UNPROCESSABLE_CONTENT", "The flow was rejected.")
     return Problem(str(error["code"]), str(error["message"]), own_status=error["status"])
+
+
+class _EndedRun(NamedTuple):
+    """The end of a run, as its row stores it."""
+
+    state: str
+    began: datetime
+    log: RunLog
+    reason: str | None
+
+
+def _insert(
+    fetch: Fetch, program: Program, cause: Cause, ended: _EndedRun, *, is_quick: bool = False
+) -> None:
+    """Insert the row of a run, with its input if it may be tried again.
+
+    With `is_quick` the caller does not wait until the row is on disk: a crash of the server within
+    the next second may lose it.
+    """
+    if program.definition.accountability is None:
+        return
+    values = (
+        program.flow,
+        cause.trigger,
+        ended.state,
+        cause.depth,
+        ended.log.data,
+        as_json(cause.accountability),
+        ended.log.steps,
+        ended.log.result,
+        ended.reason,
+        ended.began,
+        # The data of the trigger is kept only where an administrator may want to try again.
+        None if ended.state == "done" else as_json(cause.data),
+        is_quick,
+    )
+    fetch(statement("insert_finished_run"), values)

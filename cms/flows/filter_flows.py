@@ -6,13 +6,11 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cms.errors import Problem, Refused
+from cms.errors import Problem, Refused, capitalized
 from cms.flows.definition.templates import RenderedTooLarge
-from cms.flows.execution import MAX_DEPTH, Cause, Execution, refusal_of
-from cms.flows.run import OpenTransaction, RunContext, Services
-from cms.flows.run_limits import RunLimits
-from cms.flows.runs import program_of
-from cms.flows.synchronous_runs import run_now
+from cms.flows.execution import MAX_DEPTH, Cause, Execution, refusal_of, run_now
+from cms.flows.program import program_of
+from cms.flows.run import OpenTransaction, RunContext, RunLimits, Services
 from cms.items.write.transaction.event_runs import accountability_of
 from cms.schema.system import event_name
 from cms.store.payload_filter import FilterEvent
@@ -33,7 +31,9 @@ class FlowPayloadFilter:
     services: Services
 
     def __call__(self, event: FilterEvent, payload: object, keys: Sequence[object]) -> object:
-        _require_depth(event)
+        if (event.client.depth or 0) > MAX_DEPTH:
+            reason = f"{MAX_DEPTH} runs of flows in a row have each caused the next one"
+            raise _unprocessable(reason)
         with event.transaction.filter_time.running():
             return self._filtered(event, payload, keys)
 
@@ -84,14 +84,9 @@ def _changed(execution: Execution, payload: object) -> object:
     try:
         result = execution.result
     except RenderedTooLarge:
-        reason = "what a filter flow returns is too large"
-        raise Refused(
-            Problem("UNPROCESSABLE_CONTENT", f"{reason.capitalize()}.", {"reason": reason})
-        ) from None
+        raise _unprocessable("what a filter flow returns is too large") from None
     # A payload is an object: a flow that returns anything else leaves it as it was.
-    if isinstance(result, Mapping):
-        return result
-    return payload
+    return result if isinstance(result, Mapping) else payload
 
 
 def _log_refusal(execution: Execution) -> None:
@@ -114,7 +109,6 @@ def _messages(result: object) -> Iterator[str]:
             yield from _messages(error)
 
 
-def _require_depth(event: FilterEvent) -> None:
-    if (event.client.depth or 0) > MAX_DEPTH:
-        reason = f"{MAX_DEPTH} runs of flows in a row have each caused the next one"
-        raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason}))
+def _unprocessable(reason: str) -> Refused:
+    sentence = f"{capitalized(reason)}."
+    return Refused(Problem("UNPROCESSABLE_CONTENT", sentence, {"reason": reason}))

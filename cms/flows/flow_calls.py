@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple, cast
 
 from cachebox import LRUCache
@@ -13,12 +12,10 @@ from cachebox import LRUCache
 from cms.bounded_cache import bounded_cache
 from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
 from cms.flows.definition.templates import RenderedTooLarge
-from cms.flows.execution import Cause, refusal_of
-from cms.flows.program import Program
-from cms.flows.run import RunContext, Services
-from cms.flows.run_limits import RunLimits
-from cms.flows.runs import program_of, queue_runs
-from cms.flows.synchronous_runs import run_now
+from cms.flows.execution import Cause, refusal_of, run_now
+from cms.flows.program import Program, program_of
+from cms.flows.queued_runs import queue_runs
+from cms.flows.run import RunContext, RunLimits, Services
 from cms.items.read.answers import json_body
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import fetch_item, fetch_items, keyed, parse_key
@@ -34,7 +31,6 @@ from cms.store.idempotency import (
 )
 from cms.store.identity import Identity
 from cms.store.snapshot import Snapshot
-from cms.store.write_attempts import Write
 
 MAX_CACHED_BYTES = 2**24
 """The bytes that all cached answers of one process may take, with the requests for them."""
@@ -159,8 +155,7 @@ class FlowCalls:
         if idempotency is None:
             queue_runs(store.database.fetch_primary, flow.program.flow, [flow.cause])
             return
-        write: Write[None] = store.write(identity, idempotency=idempotency)
-        for attempt in write:
+        for attempt in store.write(identity, idempotency=idempotency):
             with attempt:
                 transaction = attempt.begin_transaction()
                 queue_runs(transaction.execute, flow.program.flow, [flow.cause])
@@ -186,12 +181,11 @@ class FlowCalls:
         # Longer than a run lasts: only the claim of a process that was killed ends by itself.
         seconds = self.services.config.flows_sync_timeout.total_seconds() + CLAIM_MARGIN_SECONDS
         fetch = self.services.store.database.fetch_primary
-        claim = partial(claim_key, fetch, identity.name, idempotency, seconds)
-        stored = claim()
-        while stored and stored.is_pending:
+        while True:
+            stored = claim_key(fetch, identity.name, idempotency, seconds)
+            if not (stored and stored.is_pending):
+                return stored
             time.sleep(PENDING_SECONDS)
-            stored = claim()
-        return stored
 
     def _run(self, identity: Identity, flow: _CallableFlow) -> bytes:
         limits = RunLimits.for_caller(self.services.config.flows_sync_timeout)
@@ -252,17 +246,14 @@ class FlowCalls:
         # A read returns no more than a page.
         size = store.page.maximum or len(named)
         keys = sorted(named)
+        name = str(key_field.primary_key)
         for start in range(0, len(keys), size):
             page = keys[start : start + size]
-            request = _request_of_keys(collection, str(key_field.primary_key), page)
+            params = {"fields": name, "filter": {name: {"_in": page}}, "limit": -1}
+            request = ReadRequest(collection, params=params)
             # Hidden and missing items alike are missing in the answer, and are refused alike.
             if len(fetch_items(store, context, request)) < len(page):
                 raise not_found()
-
-
-def _request_of_keys(collection: str, name: str, keys: Sequence[object]) -> ReadRequest:
-    params: dict[str, object] = {"fields": name, "filter": {name: {"_in": keys}}, "limit": -1}
-    return ReadRequest(collection, params=params)
 
 
 def _cache_key(

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cms.flows.definition.flow import FlowDefinition
-from cms.flows.definition.graph import FlowOperation
+from cms.database.connections import Fetch
+from cms.database.statements import statement
+from cms.flows.definition.flow import FlowDefinition, FlowOperation, flow_definition
 from cms.flows.definition.options import any_json
 from cms.flows.definition.templates import (
     FixedValue,
@@ -19,7 +20,8 @@ from cms.flows.definition.templates import (
     lookups,
     parse_template,
 )
-from cms.flows.run import OperationType
+from cms.flows.run import OperationType, Services
+from cms.store.snapshot import Snapshot
 
 _BEGINNING = re.compile(r"[.\[]")
 
@@ -55,13 +57,18 @@ class Program:
     def flow(self) -> str:
         return self.definition.id
 
-    @property
-    def first(self) -> str | None:
-        return self.definition.graph.first
 
-    def step(self, identifier: str) -> FlowStep | None:
-        """Return the step of an id, None for an operation that is not the flow's."""
-        return self.steps.get(identifier)
+def program_of(services: Services, snapshot: Snapshot, flow: str, fetch: Fetch) -> Program | None:
+    """Return a flow made ready to run, which a snapshot keeps; None where there is no such flow."""
+    key = ("flow program", flow)
+    programs: tuple[Program, ...] | None = snapshot.derived.get(key)
+    if programs is None:
+        rows = fetch(statement("find_flow_definitions"), ([flow],))
+        programs = tuple(compile_flow(flow_definition(row), services.operations) for row in rows)
+        # A flow that is missing is remembered as well: events of a flow that was just deleted ask
+        # for it again and again.
+        snapshot.derived[key] = programs
+    return programs[0] if programs else None
 
 
 def compile_flow(flow: FlowDefinition, operations: Mapping[str, OperationType]) -> Program:
@@ -70,10 +77,11 @@ def compile_flow(flow: FlowDefinition, operations: Mapping[str, OperationType]) 
     It has no steps for operations of a type that this process does not have: a run that comes to
     one of them is rejected.
     """
-    steps: dict[str, FlowStep] = {}
-    for operation in flow.graph.operations.values():
-        if operation.type in operations:
-            steps[operation.id] = _step(operation, operations[operation.type])
+    steps = {
+        operation.id: _step(operation, operations[operation.type])
+        for operation in flow.graph.operations.values()
+        if operation.type in operations
+    }
     returns = _returns(flow)
     return Program(flow, steps, returns, _sees_client(flow, steps.values(), returns))
 
@@ -88,9 +96,7 @@ def _sees_client(flow: FlowDefinition, steps: Iterable[FlowStep], returns: str |
         return True
     first = flow.graph.first
     for step in steps:
-        if step.operation.sees_run:
-            return True
-        if _leads_to_client(step.options, is_first=step.id == first):
+        if step.operation.sees_run or _leads_to_client(step.options, is_first=step.id == first):
             return True
     return _leads_to_client(returns, is_first=first is None)
 

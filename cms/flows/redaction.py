@@ -1,22 +1,22 @@
-"""Masks secrets in the logs of runs: they are recognized by their names or their values."""
+"""Masks secrets in the logs of runs, by their names or their values, and cuts large values."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import re2
 
 from cms import jsontext
-from cms.flows.secret_hints import may_hold_secrets
 from cms.flows.secret_texts import (
     forms_of,
     is_query_secret,
     is_secret_name,
     masked_by_form,
+    may_hold_secrets,
     secrets_in,
 )
-from cms.flows.truncation import MAX_DEPTH, truncate
 from cms.text_shapes import MASK
 
 MIN_SECRET_LENGTH = 4
@@ -28,6 +28,9 @@ MAX_SECRETS_LENGTH = 2**14
 """Characters of all secrets of a run. Beyond either bound its log shows no values at all."""
 MAX_TEXT_LENGTH = 10_000
 """Characters of one text that a log keeps."""
+
+MAX_DEPTH = 100
+"""Levels of a value that a log keeps: JSON is not written at any depth."""
 
 _MAX_PATTERN_BYTES = 2**26
 """The memory of the automaton of all secrets; with less RE2 could rebuild it again and again."""
@@ -177,13 +180,11 @@ class Secrets:
             return self._masked_text(value, depth)
         if value is None or isinstance(value, bool):
             return value
+        if isinstance(value, Mapping | list | tuple) and depth > MAX_DEPTH:
+            return MASK
         if isinstance(value, Mapping):
-            if depth > MAX_DEPTH:
-                return MASK
             return self._masked_mapping(value, depth, own_name)
         if isinstance(value, list | tuple):
-            if depth > MAX_DEPTH:
-                return MASK
             return [self._masked(inner, depth + 1) for inner in value]
         # A number may be a secret as well: a code that was sent, for example.
         if str(value) in self._texts:
@@ -197,10 +198,7 @@ class Secrets:
         masked: dict[str, object] = {}
         for name, inner in value.items():
             text = str(name)
-            if _is_plain(name):
-                key = self._without_known(text)
-            else:
-                key = self._masked_text(text, depth)
+            key = self._without_known(text) if _is_plain(name) else self._masked_text(text, depth)
             # Names that look alike without their secrets are still as many.
             if key in masked:
                 key = f"{key} {len(masked)}"
@@ -215,10 +213,7 @@ class Secrets:
         # The members of `query` are names of a URL: `key` and `sig` are secrets there, and ordinary
         # words elsewhere.
         is_secret = is_query_secret if own_name == "query" else is_secret_name
-        names: set[str] = set()
-        for name in value:
-            if name in self._names or is_secret(str(name)):
-                names.add(str(name))
+        names = {str(name) for name in value if name in self._names or is_secret(str(name))}
         # {"header": "Authorization", "value": "…"}: the name of the secret is a value itself.
         if "value" in value and _has_secret_header(value):
             names.add("value")
@@ -277,11 +272,8 @@ def _is_encodable(text: str) -> bool:
 
 def _has_secret_header(pair: Mapping[Any, object]) -> bool:
     """Tell whether an object with a `value` says that this is a header that holds a secret."""
-    for member in _HEADER_NAMES:
-        name = pair.get(member)
-        if isinstance(name, str) and is_secret_name(name):
-            return True
-    return False
+    names = [pair.get(member) for member in _HEADER_NAMES]
+    return any(isinstance(name, str) and is_secret_name(name) for name in names)
 
 
 def _parsed(text: str) -> object:
@@ -304,3 +296,52 @@ def _pattern_of(texts: set[str]) -> Any:
     options.max_mem = _MAX_PATTERN_BYTES
     # RE2 looks for all of them in one pass over the text.
     return re2.compile("|".join(map(re2.escape, sorted(texts))), options)
+
+
+class Truncated(NamedTuple):
+    """The beginning of a value, and whether anything comes behind it."""
+
+    value: object
+    is_cut: bool
+
+
+@dataclass(slots=True)
+class _Budget:
+    """The characters that the first part of a value may still take, roughly."""
+
+    left: int
+    is_cut: bool = False
+
+    def is_spent(self) -> bool:
+        """Tell whether nothing is left for a value that follows, which is cut then."""
+        self.is_cut = self.is_cut or self.left <= 0
+        return self.is_cut
+
+
+def truncate(value: object, length: int) -> Truncated:
+    """Return the first `length` characters of a value, roughly; no text is cut in the middle."""
+    budget = _Budget(length)
+    part = _part(value, budget, 0)
+    return Truncated(part, budget.is_cut)
+
+
+def _part(value: object, budget: _Budget, depth: int) -> object:
+    if depth > MAX_DEPTH:
+        return value
+    if isinstance(value, Mapping):
+        members: dict[object, object] = {}
+        for name, inner in value.items():
+            if budget.is_spent():
+                break
+            budget.left -= len(str(name))
+            members[name] = _part(inner, budget, depth + 1)
+        return members
+    if isinstance(value, list | tuple):
+        parts = []
+        for inner in value:
+            if budget.is_spent():
+                break
+            parts.append(_part(inner, budget, depth + 1))
+        return parts
+    budget.left -= len(str(value))
+    return value

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from cms.config import Config
-from cms.database.connections import Transaction
+from cms.database.connections import Fetch, Transaction
 from cms.flows.definition.options import Options
 from cms.flows.redaction import Secrets
-from cms.flows.run_limits import RunLimits
 from cms.flows.scripts.script_pool import ScriptPool
-from cms.processes.wait_slots import WaitSlots
+from cms.processes.slots import WaitSlots
 from cms.store.context import RequestContext
 from cms.store.current_version import current_version
 from cms.store.identity import ANONYMOUS, Identity
@@ -22,6 +24,10 @@ from cms.store.store import Store
 
 MAX_LOG_LINES = 200
 """Lines that one step may add to the log of its run; what follows is left out."""
+MAX_INNER_RUNS = 1_000
+"""Runs of other flows that one run may cause by its operations, at any depth."""
+
+INNER_RUNS_SPENT = f"A run runs other flows {MAX_INNER_RUNS} times at most"
 
 
 class Rejected(Exception):
@@ -55,6 +61,48 @@ class ProcessBusy(Rejected):
     def __init__(self) -> None:
         reason = "Too many runs are waiting; try again later"
         super().__init__({"message": f"{reason}."}, is_transient=True, reason=reason)
+
+
+@dataclass(slots=True)
+class RunLimits:
+    """The limits of one run, which it shares with the runs inside it.
+
+    `max_seconds` counts from now, without the `seconds_spent` before; it is infinite for a run that
+    nobody waits for. `subject` begins the message about the exceeded time.
+    """
+
+    max_seconds: float = math.inf
+    inner_runs_left: int = MAX_INNER_RUNS
+    seconds_spent: float = 0.0
+    subject: str = "The flow takes"
+    _deadline: float = math.inf
+
+    def __post_init__(self) -> None:
+        self._deadline = time.monotonic() + self.max_seconds - self.seconds_spent
+
+    @classmethod
+    def for_caller(cls, max_duration: timedelta) -> RunLimits:
+        """Return the limits of a run that a caller waits for."""
+        return cls(max_duration.total_seconds())
+
+    @classmethod
+    def for_write(cls, max_duration: timedelta, seconds_spent: float) -> RunLimits:
+        """Return the limits of a filter flow, less the time that others of its write have taken."""
+        subject = "The filter flows of the write take"
+        return cls(max_duration.total_seconds(), seconds_spent=seconds_spent, subject=subject)
+
+    @property
+    def seconds_left(self) -> float:
+        return self._deadline - time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        return self.seconds_left <= 0
+
+    @property
+    def reason(self) -> str:
+        """The reason for the end of a run that has reached its deadline."""
+        return f"{self.subject} longer than {self.max_seconds:g} seconds."
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +158,8 @@ class RunContext(NamedTuple):
     """The context of a run, and of the runs inside it.
 
     Flows that operations run are those of the snapshot. `transaction` is that of a filter flow.
-    `may_stop` is that of the run which this one is a part of, if any.
+    `may_stop` is that of the run which this one is a part of, if any. `run` is the id of a run that
+    may have several attempts, which are counted from 1.
     """
 
     snapshot: Snapshot
@@ -118,6 +167,8 @@ class RunContext(NamedTuple):
     transaction: OpenTransaction | None = None
     secrets: Secrets | None = None
     may_stop: bool | None = None
+    attempt: int = 1
+    run: str | None = None
 
 
 @dataclass(slots=True)
@@ -139,7 +190,6 @@ class Run:
     id: str | None = None
     """The same at every attempt; None for a run that has only one."""
     transaction: OpenTransaction | None = None
-    run_flow: FlowRunner | None = None
     operation: str | None = None
     """The id of the operation that runs."""
     lines: list[str] = field(default_factory=list)
@@ -170,6 +220,16 @@ class Run:
         if not isinstance(accountability, Mapping):
             return None
         return accountability.get(name)
+
+    @property
+    def fetch(self) -> Fetch:
+        """Runs statements: in a filter flow in the transaction of the write.
+
+        A second connection could wait for ever for those who wait for this transaction.
+        """
+        if self.transaction:
+            return self.transaction.transaction.execute
+        return self.services.store.database.fetch_primary
 
     @contextmanager
     def open_transaction(self) -> Iterator[Transaction]:
@@ -208,6 +268,3 @@ RenderedOptions = Mapping[str, Any]
 
 OperationFunction = Callable[[RenderedOptions, Run], object]
 """Does one operation with its rendered options; returns its result, or raises `Rejected`."""
-
-FlowRunner = Callable[[Run, str, object], object]
-"""Runs the flow of an id for a run, with a payload; returns its result, or raises `Rejected`."""

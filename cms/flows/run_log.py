@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import NamedTuple
 
 from cms import jsontext
 from cms.flows.engine import StepLog
-from cms.flows.redaction import Secrets
-from cms.flows.truncation import truncate
+from cms.flows.redaction import Secrets, truncate
 from cms.text_shapes import MASK
 
 MAX_LOG_BYTES = 2**18
@@ -42,10 +42,7 @@ class _RemainingSpace:
         length = _length(value)
         is_cut = length is None or length > limit
         # Looking for secrets takes longer than all else: only what is kept is searched.
-        part = value
-        if is_cut:
-            part = truncate(value, limit).value
-        masked = secrets.masked(part)
+        masked = secrets.masked(truncate(value, limit).value if is_cut else value)
         # Measured anew: masks are shorter or longer than what they stand for.
         size = len(jsontext.dumps(masked))
         if masked != MASK and (is_cut or size > limit):
@@ -84,18 +81,21 @@ def _entry(step: StepLog, room: _RemainingSpace, secrets: Secrets) -> dict[str, 
         "options": room.fit(step.options, secrets),
         "result": room.fit(step.result, secrets),
         "log": [room.fit(line, secrets) for line in step.lines],
-        "date_started": step.began.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "date_started": utc_text(step.began),
         "milliseconds": step.milliseconds,
     }
 
 
 def _cut(value: object, size: int, length: int) -> str:
-    text = value
-    if not isinstance(text, str):
-        text = as_json(value)
+    text = value if isinstance(value, str) else as_json(value)
     # As a text in JSON, its quotes and backslashes take twice their size.
     return f"{text[: size // 2]} … cut: {length} bytes"
 
 
 def as_json(value: object) -> str:
     return jsontext.dumps(value).decode()
+
+
+def utc_text(moment: datetime) -> str:
+    """Return a moment in UTC as answers write it."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -14,7 +14,8 @@ from zoneinfo import ZoneInfo
 from cms import jsontext
 from cms.database.connections import Database
 from cms.database.statements import statement
-from cms.flows.definition.schedule import Schedule, ScheduleError, parse_schedule
+from cms.flows.definition.trigger_types import Schedule, ScheduleError, parse_schedule
+from cms.flows.run_log import utc_text
 
 log = logging.getLogger("cms.flows")
 
@@ -60,7 +61,7 @@ def _next_due(database: Database, scheduled: _ScheduledFlow, schedule: Schedule)
         return following
     if scheduled.due > scheduled.now:
         return scheduled.due
-    data = {"event": "schedule", "date_scheduled": _as_text(scheduled.due)}
+    data = {"event": "schedule", "date_scheduled": utc_text(scheduled.due)}
     values = (
         scheduled.flow,
         scheduled.due.isoformat(),
@@ -71,7 +72,3 @@ def _next_due(database: Database, scheduled: _ScheduledFlow, schedule: Schedule)
     # What was missed while no worker ran is made up for once.
     database.fetch_primary(statement("run_schedule"), values)
     return following
-
-
-def _as_text(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

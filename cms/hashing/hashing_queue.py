@@ -16,9 +16,8 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from cms.errors import Refused, unavailable
-from cms.processes.processors import all_processors
-from cms.processes.this_thread import this_thread
-from cms.processes.wait_slots import NoFreeSlot, WaitSlots
+from cms.processes.machine import all_processors
+from cms.processes.slots import NoFreeSlot, WaitSlots, this_thread
 
 MAX_SECONDS = 5.0
 """How long a request waits for its turn, as long as it may wait for a thread."""
@@ -67,8 +66,11 @@ class HashingQueue:
         """Have a thread count among those that are here, if there is room for it."""
         away = this_thread.away
         if away is None:
-            with _refused_as_busy(), wait_slots.take_for_hash():
-                yield
+            try:
+                with wait_slots.take_for_hash():
+                    yield
+            except NoFreeSlot:
+                raise _busy() from None
             return
         # A thread that delays no other one waits only for its turn, and not for a free slot.
         if not self._callers.acquire(blocking=False):
@@ -100,14 +102,6 @@ def _lower_priority() -> None:
             thread = threading.get_native_id()
             nice = os.getpriority(os.PRIO_PROCESS, thread) + LOWER_PRIORITY
             os.setpriority(os.PRIO_PROCESS, thread, nice)
-
-
-@contextmanager
-def _refused_as_busy() -> Iterator[None]:
-    try:
-        yield
-    except NoFreeSlot:
-        raise _busy() from None
 
 
 def _busy() -> Refused:

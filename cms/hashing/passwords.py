@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
 
 from argon2 import PasswordHasher, Type, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -22,7 +23,7 @@ from cms.hashing.hash_parameters import (
     parse_hash,
 )
 from cms.hashing.hashing_queue import queue
-from cms.processes.wait_slots import WaitSlots
+from cms.processes.slots import WaitSlots
 from cms.regex import compile_regex
 
 MAX_PASSWORD_LENGTH = 1_000
@@ -146,20 +147,17 @@ class TooManyHashes(Refused):
     """A call with more values that are hashed than it may have, whichever they are."""
 
 
+@dataclass(slots=True, eq=False)
 class limited_hashing:
     """Allows so many hashes inside this context, by which the hashes of fields are made there.
 
     A class, because a generator with `contextmanager` takes longer, and every write runs in it.
     """
 
-    __slots__ = ("_left", "_token", "is_rehearsal", "passwords")
-
-    _token: Token[limited_hashing | None]
-
-    def __init__(self, passwords: Passwords, max_hashes: int = MAX_HASHES_PER_CALL) -> None:
-        self.passwords = passwords
-        self.is_rehearsal = False
-        self._left = max_hashes
+    passwords: Passwords
+    max_hashes: int = MAX_HASHES_PER_CALL
+    is_rehearsal: bool = False
+    _token: Token[limited_hashing | None] = field(init=False)
 
     def __enter__(self) -> None:
         self._token = _limit.set(self)
@@ -169,34 +167,34 @@ class limited_hashing:
 
     def rehearsals(self) -> Iterator[None]:
         """Yield once for work without hashes, and once more if it took any: see `rehearsals`."""
-        before = self._left
+        before = self.max_hashes
         self.is_rehearsal = True
         try:
             yield
         finally:
             self.is_rehearsal = False
-        if self._left != before:
-            self._left = before
+        if self.max_hashes != before:
+            self.max_hashes = before
             yield
 
     @contextmanager
     def again(self, *, in_vain: bool) -> Iterator[None]:
         """Do work whose hashes were counted before; see `hashing_again`."""
-        before = self._left
-        self._left = MAX_HASHES_PER_CALL
+        before = self.max_hashes
+        self.max_hashes = MAX_HASHES_PER_CALL
         self.is_rehearsal = in_vain
         try:
             yield
         finally:
             self.is_rehearsal = False
-            self._left = before
+            self.max_hashes = before
 
     def count_one(self) -> None:
         """Count a hash; raises `TooManyHashes` where none is left."""
-        if not self._left:
+        if not self.max_hashes:
             reason = f"A call takes at most {MAX_HASHES_PER_CALL} values that are hashed"
             raise TooManyHashes(invalid_payload(reason).problems)
-        self._left -= 1
+        self.max_hashes -= 1
 
 
 # A context variable: requests run in threads, and each counts its own.
@@ -219,10 +217,7 @@ def rehearsals() -> Iterator[None]:
     It is done again only if it takes any hash.
     """
     limit = _limit.get()
-    if limit is None:
-        yield
-    else:
-        yield from limit.rehearsals()
+    return limit.rehearsals() if limit else iter((None,))
 
 
 def hashing_again(*, in_vain: bool) -> AbstractContextManager[None]:
@@ -242,11 +237,8 @@ def check_password(password: str, *, policy: str | None = None) -> None:
         )
     if policy and not _matches_policy(password, policy):
         extensions = {"field": "password", "path": ["password"], "type": "regex", "valid": policy}
-        raise Refused(
-            Problem(
-                "FAILED_VALIDATION", "The password does not follow the password policy.", extensions
-            )
-        )
+        sentence = "The password does not follow the password policy."
+        raise Refused(Problem("FAILED_VALIDATION", sentence, extensions))
 
 
 def digest(token: str) -> str:

@@ -5,23 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from functools import partial
-from typing import NamedTuple
 
 from cms.cached_value import CachedValue
-from cms.health.check import ERROR, OK, WARN, Check, Report, report_of
-from cms.health.checked_parts import Part
+from cms.health.checks import ERROR, OK, WARN, Check, Part, Report, report_of
 
 CACHE_SECONDS = 5.0
 MAX_SECONDS = 3.0
 """How long an answer waits for all parts together."""
-
-
-class _CachedPart(NamedTuple):
-    """A part as `Part` names it, with its last report."""
-
-    name: str
-    which: str | None
-    report: CachedValue[Report]
 
 
 class Health:
@@ -29,19 +19,16 @@ class Health:
 
     def __init__(self, database: Check, others: Iterable[Part]) -> None:
         self._database = database
-        parts: list[_CachedPart] = []
-        for part in others:
-            report = CachedValue(partial(report_of, part.check), seconds=CACHE_SECONDS)
-            parts.append(_CachedPart(part.name, part.which, report))
-        self._others = tuple(parts)
+        self._others = [
+            (part, CachedValue(partial(report_of, part.check), seconds=CACHE_SECONDS))
+            for part in others
+        ]
 
     def database(self) -> Report:
         """Return `status` and the report of the database, which decides about it."""
         database = report_of(self._database)
-        status = ERROR
         # A slow database, whose status is `warn`, still serves requests.
-        if database["status"] != ERROR:
-            status = OK
+        status = ERROR if database["status"] == ERROR else OK
         return {"status": status, "database": database}
 
     def all_parts(self, state: Report) -> Report:
@@ -50,13 +37,13 @@ class Health:
         The status is `warn` where a part is not well: without it most requests can be served.
         """
         # All at once, each in a thread of its own.
-        for part in self._others:
-            part.report.begin()
+        for _, cached in self._others:
+            cached.begin()
         deadline = time.monotonic() + MAX_SECONDS
         answer = dict(state)
         reports = [state["database"]]
-        for part in self._others:
-            report = _report_in_time(part.report, deadline)
+        for part, cached in self._others:
+            report = _report_in_time(cached, deadline)
             reports.append(report)
             if part.which is None:
                 answer[part.name] = report

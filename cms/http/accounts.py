@@ -13,6 +13,7 @@ from cms.auth.mail_links import MailLink
 from cms.auth.password_reset import NewPassword
 from cms.errors import abbreviated, invalid_payload, invalid_query
 from cms.http.answers.envelope import send
+from cms.http.middleware.rate_limit import count_account
 from cms.http.requests.media import (
     check_texts,
     idempotency_key_of,
@@ -20,6 +21,7 @@ from cms.http.requests.media import (
     read_json_object,
     required_text,
 )
+from cms.http.requests.request import Request
 from cms.store.store import Store
 
 
@@ -32,7 +34,7 @@ class _MailLinkResource:
 
 
 class ResetRequestResource(_MailLinkResource):
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         """Mail a link; the answer is always the same.
 
         Only the owner of the address may learn whether there is an account.
@@ -40,39 +42,37 @@ class ResetRequestResource(_MailLinkResource):
         payload = read_json_object(request)
         url = optional_text(payload, self._link.url_field)
         email = required_text(payload, "email")
-        request.context.count_account(email)
+        count_account(request, email)
         password_reset.request_reset(self._store, self._link, email=email, url=url)
         response.status = falcon.HTTP_204
 
 
 class PasswordResetResource(_MailLinkResource):
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         new_password = _new_password(read_json_object(request), status="active")
-        password_reset.set_password(
-            self._store, self._link, new_password, client=request.context.client
-        )
+        password_reset.set_password(self._store, self._link, new_password, client=request.client)
         response.status = falcon.HTTP_204
 
 
 class AcceptInviteResource(_MailLinkResource):
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         """Accept an invitation by choosing a password."""
         new_password = _new_password(read_json_object(request), status="invited")
         password_reset.set_password(
             self._store,
             self._link,
             new_password,
-            client=request.context.client,
+            client=request.client,
             idempotency=idempotency_key_of(request),
         )
         response.status = falcon.HTTP_204
 
 
 class InviteResource(_MailLinkResource):
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
         # Before the body is checked: a caller with a bad token gets no answer about its contents.
-        identity = request.context.identity
+        identity = request.identity
         url = optional_text(payload, self._link.url_field)
         invitation = Invitation(_emails(payload), _role_id(payload), url)
         invitations.invite(
@@ -82,7 +82,7 @@ class InviteResource(_MailLinkResource):
 
 
 class RegisterResource(_MailLinkResource):
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
         check_texts(
             payload, "email", "password", optional=("first_name", "last_name", self._link.url_field)
@@ -94,12 +94,12 @@ class RegisterResource(_MailLinkResource):
             optional_text(payload, "last_name"),
             optional_text(payload, self._link.url_field),
         )
-        request.context.count_account(form.email)
+        count_account(request, form.email)
         registration.register(
             self._store,
             self._link,
             form,
-            client=request.context.client,
+            client=request.client,
             idempotency=idempotency_key_of(request),
         )
         response.status = falcon.HTTP_204
@@ -110,16 +110,16 @@ class VerifyEmailResource:
         self._store = store
         self._link = link
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_get(self, request: Request, response: falcon.Response) -> None:
         """Activate the account of the link."""
         token = request.get_param("token")
         if not token:
             raise invalid_query('"token" is missing', parameter="token")
-        registration.verify(self._store, self._link, token=token, client=request.context.client)
+        registration.verify(self._store, self._link, token=token, client=request.client)
         # The link may be open in a browser, which would show nothing for 204.
         send(response, {"status": "active"})
 
-    def on_head(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_head(self, request: Request, response: falcon.Response) -> None:
         """Activate nothing: programs that scan mail send HEAD to find out where a link leads."""
 
 

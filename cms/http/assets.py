@@ -21,6 +21,7 @@ from cms.http.answers.conditional_requests import (
     byte_range_of,
     is_not_modified,
 )
+from cms.http.requests.request import Request
 from cms.store.identity import Identity
 
 # A browser would run these types, so they are always sent as attachments.
@@ -51,9 +52,9 @@ class AssetResource:
         self._sendfile = config.assets_sendfile
 
     def on_get(
-        self, request: falcon.Request, response: falcon.Response, key: str, name: str | None = None
+        self, request: Request, response: falcon.Response, key: str, name: str | None = None
     ) -> None:
-        identity = request.context.identity
+        identity = request.identity
         try:
             requested = self._find(request, identity, key)
         except FileNotFoundError:
@@ -78,7 +79,7 @@ class AssetResource:
             _send(request, response, asset, delivery)
 
     def _find(
-        self, request: falcon.Request, identity: Identity, key: str, *, from_primary: bool = False
+        self, request: Request, identity: Identity, key: str, *, from_primary: bool = False
     ) -> _RequestedAsset:
         accept = request.get_header("Accept") or ""
         asset = self._assets.asset(
@@ -88,7 +89,7 @@ class AssetResource:
             return _RequestedAsset(asset, None)
         return _RequestedAsset(asset, self._assets.delivery(asset))
 
-    def _find_again(self, request: falcon.Request, identity: Identity, key: str) -> _RequestedAsset:
+    def _find_again(self, request: Request, identity: Identity, key: str) -> _RequestedAsset:
         """Look a second time: the content may have been replaced after its row was read.
 
         A replica may still show the row as it was before.
@@ -159,7 +160,7 @@ def disposition(kind: str, filename: str) -> str:
 
 
 def _send(
-    request: falcon.Request, response: falcon.Response, asset: Asset, delivery: AssetDelivery
+    request: Request, response: falcon.Response, asset: Asset, delivery: AssetDelivery
 ) -> None:
     content = delivery.content
     response.set_header("Accept-Ranges", "bytes")
@@ -179,7 +180,7 @@ def _send(
     # storage.
     if content.data is not None:
         response.data = content.data[start : start + length]
-    elif request.context.method == "HEAD":
+    elif request.sent_method == "HEAD":
         # Nothing is opened, because nothing is sent.
         response.content_length = length
     else:

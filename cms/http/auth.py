@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import falcon
 
 from cms.auth import sessions
-from cms.auth.last_page import set_last_page
 from cms.auth.login import Credentials, login
 from cms.auth.sessions import IssuedTokens, Issuer, Mode
+from cms.auth.signed_in_calls import set_last_page
 from cms.config import Config
 from cms.errors import invalid_payload, invalid_provider, invalid_query, no_object
 from cms.http.answers.envelope import send, send_written
-from cms.http.answers.tagged_answers import send_with_etag
+from cms.http.answers.tagged_answers import send_with_etag, send_without_etag
 from cms.http.items import params_of, write_target
+from cms.http.middleware.rate_limit import count_account
 from cms.http.requests.cookies import Cookies, refresh_token_of
 from cms.http.requests.media import (
     check_texts,
@@ -26,6 +27,7 @@ from cms.http.requests.media import (
     required_text,
 )
 from cms.http.requests.origins import Origins
+from cms.http.requests.request import Request
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import read_me
 from cms.items.write.writes import update_me
@@ -37,7 +39,7 @@ class ProvidersResource:
     def __init__(self, config: Config) -> None:
         self._config = config
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_get(self, request: Request, response: falcon.Response) -> None:
         """List the ways to log in besides the password."""
         providers = [provider.listed() for provider in self._config.providers]
         disables_default = self._config.auth_disable_default
@@ -61,7 +63,7 @@ class LoginResource:
         self._directory_login = directory_login
         self._disables_default = config.auth_disable_default
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
         if payload.get("mode") == "ldap":
             # The mode says how to log in here, and not where the tokens go.
@@ -76,12 +78,10 @@ class LoginResource:
             required_text(payload, "password"),
             optional_text(payload, "otp"),
         )
-        request.context.count_account(credentials.email)
+        count_account(request, credentials.email)
         # The mode decides where the tokens go: into the body, or into cookies.
         mode = mode_of(payload) or Mode.JSON
-        issued = login(
-            self._store, self._issuer, credentials, mode=mode, client=request.context.client
-        )
+        issued = login(self._store, self._issuer, credentials, mode=mode, client=request.client)
         self._cookies.set_session(request, response, issued)
         send(response, session_body(issued))
 
@@ -93,7 +93,7 @@ class RefreshTokenSource:
     cookies: Cookies
     origins: Origins
 
-    def token(self, request: falcon.Request, payload: Mapping[str, object]) -> str:
+    def token(self, request: Request, payload: Mapping[str, object]) -> str:
         """Return the token of the request.
 
         Raises `Refused`: INVALID_PAYLOAD without a token, FORBIDDEN for a cookie that comes with
@@ -114,13 +114,13 @@ class RefreshTokenSource:
 class RefreshResource:
     def __init__(
         self,
-        refresh: Callable[[falcon.Request, str], IssuedTokens],
+        refresh: Callable[[Request, str], IssuedTokens],
         token_source: RefreshTokenSource,
     ) -> None:
         self._refresh = refresh
         self._token_source = token_source
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         token = self._token_source.token(request, _optional_object(request))
         issued = self._refresh(request, token)
         self._token_source.cookies.set_session(request, response, issued)
@@ -132,7 +132,7 @@ class LogoutResource:
         self._store = store
         self._token_source = token_source
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         """End one session, or with `all=true` every session of its user, and clear the cookies.
 
         Where a provider has a session of its own, the answer says where a browser ends it.
@@ -143,7 +143,7 @@ class LogoutResource:
         self._token_source.cookies.clear(request, response)
         everywhere = _boolean(request.get_param("all"))
         logout_url = sessions.logout(
-            self._store, token=token, client=request.context.client, everywhere=everywhere
+            self._store, token=token, client=request.client, everywhere=everywhere
         )
         if logout_url is None:
             response.status = falcon.HTTP_204
@@ -157,21 +157,23 @@ class MeResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_get(self, request: Request, response: falcon.Response) -> None:
         read_request = ReadRequest(USERS, request.query_string)
-        answer = read_me(self._store, request.context.identity, read_request)
-        send_with_etag(request, response, answer)
+        answer = read_me(self._store, request.identity, read_request)
+        send_with_etag(self._store, request, response, answer)
 
-    def on_query(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_query(self, request: Request, response: falcon.Response) -> None:
         read_request = ReadRequest(USERS, params=params_of(request))
-        response.data = read_me(self._store, request.context.identity, read_request).body
+        send_without_etag(
+            self._store, response, read_me(self._store, request.identity, read_request)
+        )
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_patch(self, request: Request, response: falcon.Response) -> None:
         """Change the caller's own user, as its permissions or app access allow."""
         payload = read_json(request)
         written = update_me(
             self._store,
-            request.context.identity,
+            request.identity,
             write_target(request, USERS),
             payload=payload,
         )
@@ -184,11 +186,11 @@ class LastPageResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_patch(self, request: Request, response: falcon.Response) -> None:
         page = required_text(read_json_object(request), "last_page")
         set_last_page(
             self._store,
-            request.context.identity,
+            request.identity,
             page,
             idempotency=idempotency_key_of(request),
         )
@@ -219,7 +221,7 @@ def session_body(issued: IssuedTokens) -> Mapping[str, object]:
     return body
 
 
-def _optional_object(request: falcon.Request) -> Mapping[str, object]:
+def _optional_object(request: Request) -> Mapping[str, object]:
     payload = read_json(request)
     if payload is not None and not isinstance(payload, dict):
         raise no_object()

@@ -9,6 +9,7 @@ import falcon
 from cms.dashboards.panel_data import answer_dashboard, answer_panel, draw_panel
 from cms.dashboards.pictures import THEMES, Picture
 from cms.errors import invalid_query
+from cms.http.requests.request import Request
 from cms.store.store import Store
 
 MIN_PIXELS = 100
@@ -22,8 +23,8 @@ class DashboardDataResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        response.data = answer_dashboard(self._store, request.context.identity, key)
+    def on_get(self, request: Request, response: falcon.Response, key: str) -> None:
+        response.data = answer_dashboard(self._store, request.identity, key)
 
 
 class PanelDataResource:
@@ -32,8 +33,8 @@ class PanelDataResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        identity = request.context.identity
+    def on_get(self, request: Request, response: falcon.Response, key: str) -> None:
+        identity = request.identity
         if _is_picture(request):
             response.data = draw_panel(self._store, identity, key, _picture(request))
             response.content_type = "image/svg+xml"
@@ -45,14 +46,14 @@ class PanelDataResource:
             response.data = answer_panel(self._store, identity, key)
 
 
-def _is_picture(request: falcon.Request) -> bool:
+def _is_picture(request: Request) -> bool:
     picture_format = request.get_param("format", default="json")
     if picture_format not in ("json", "svg"):
         raise invalid_query("format is json or svg", parameter="format")
     return picture_format == "svg"
 
 
-def _picture(request: falcon.Request) -> Picture:
+def _picture(request: Request) -> Picture:
     """Return the picture that the parameters ask for; raises `Refused` INVALID_QUERY."""
     theme = request.get_param("theme", default="light")
     if theme not in THEMES:
@@ -60,7 +61,7 @@ def _picture(request: falcon.Request) -> Picture:
     return Picture(THEMES[theme], _pixels(request, "width", 640), _pixels(request, "height", 360))
 
 
-def _pixels(request: falcon.Request, parameter: str, default: int) -> int:
+def _pixels(request: Request, parameter: str, default: int) -> int:
     text = request.get_param(parameter)
     if text is None:
         return default

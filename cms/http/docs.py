@@ -8,13 +8,14 @@ import falcon
 
 from cms.etags import matches_etag
 from cms.http.requests.paths import sent_path
+from cms.http.requests.request import Request
 from cms.openapi.docs_page import page_file, page_html, page_policy
 
 _NONCE_BYTES = 16
 
 
 class DocsResource:
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_get(self, request: Request, response: falcon.Response) -> None:
         """Answer the page; it shows the document that its reader's token or cookie gets."""
         if sent_path(request.env).endswith("/docs/"):
             # The page names its files by paths that begin at the folder of /docs.
@@ -33,7 +34,7 @@ class DocsResource:
 
 
 class DocsFileResource:
-    def on_get(self, request: falcon.Request, response: falcon.Response, name: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, name: str) -> None:
         """Answer a file that the page loads; browsers keep it and ask whether it has changed."""
         file = page_file(name)
         response.set_header("ETag", file.etag)

@@ -14,17 +14,26 @@ from cms.config.providers import Provider
 from cms.errors import Refused, unavailable
 from cms.http.answers.envelope import send
 from cms.http.auth import mode_of, session_body
+from cms.http.middleware.rate_limit import count_account
 from cms.http.requests.cookies import Cookies, cookie_value
 from cms.http.requests.media import check_texts, optional_text, read_json_object, required_text
 from cms.http.requests.origins import Origins
-from cms.processes.wait_slots import NoFreeSlot, WaitSlots
-from cms.sso import directory_login, external_login, session_providers
-from cms.sso.directory_login import DirectoryCredentials
+from cms.http.requests.request import Request
+from cms.processes.slots import NoFreeSlot, WaitSlots
+from cms.sso import external_login, provider_clients
+from cms.sso.browser_login import (
+    FACTOR_LIFE,
+    LIFE,
+    LoginState,
+    PendingFactor,
+    checked_redirect,
+    not_begun,
+    with_reason,
+)
+from cms.sso.external_login import DirectoryCredentials
 from cms.sso.external_users import ExternalAccount, ExternalAccounts, pending_account
-from cms.sso.login_state import FACTOR_LIFE, LIFE, LoginState, PendingFactor, not_begun
 from cms.sso.provider_clients import Providers
 from cms.sso.provider_errors import ProviderError, provider_failed
-from cms.sso.redirects import checked_redirect, with_reason
 from cms.store.store import Store
 
 _STATE_COOKIE = "cms_login"
@@ -59,7 +68,7 @@ class ExternalLogins:
             raise unavailable(f"login provider {provider.name}", reason) from None
 
     def log_in_by_directory(
-        self, request: falcon.Request, name: str, payload: Mapping[str, object], *, mode: Mode
+        self, request: Request, name: str, payload: Mapping[str, object], *, mode: Mode
     ) -> IssuedTokens:
         """Open a session of a user of a directory, with the identifier and password of a body."""
         check_texts(payload, "password", optional=("identifier", "email", "otp"))
@@ -69,25 +78,25 @@ class ExternalLogins:
             required_text(payload, "password"),
             optional_text(payload, "otp"),
         )
-        request.context.count_account(credentials.identifier)
+        count_account(request, credentials.identifier)
         with self.asking(directory.provider):
-            return directory_login.log_in(
+            return external_login.log_in_by_directory(
                 self.store,
                 self.issuer,
                 directory,
                 credentials,
                 mode=mode,
-                client=request.context.client,
+                client=request.client,
             )
 
-    def refresh(self, request: falcon.Request, token: str) -> IssuedTokens:
+    def refresh(self, request: Request, token: str) -> IssuedTokens:
         """Renew a session; if its user is a provider's that can be asked, it has to agree.
 
         Raises `Refused`: SERVICE_UNAVAILABLE where it does not answer, INVALID_PROVIDER where there
         is none of that name any more, and as `sessions.refresh` does.
         """
-        client = request.context.client
-        confirmation = session_providers.confirmation_of(self.store, self.providers, token)
+        client = request.client
+        confirmation = provider_clients.confirmation_of(self.store, self.providers, token)
         if confirmation is not None:
             with self.asking(confirmation.provider):
                 confirmation.require(self.store, self.issuer.secret, client)
@@ -95,7 +104,7 @@ class ExternalLogins:
 
     def finish(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
         account: ExternalAccount,
         source: LoginSource,
@@ -109,7 +118,7 @@ class ExternalLogins:
             account,
             source,
             mode=mode,
-            client=request.context.client,
+            client=request.client,
         )
         self.cookies.set_session(request, response, issued)
         return issued
@@ -120,7 +129,7 @@ class ExternalLoginResource:
         self._logins = logins
         self._origins = origins
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, provider: str) -> None:
         """Send the browser to the provider."""
         login_provider = self._logins.providers.provider(provider)
         redirect = checked_redirect(login_provider, request.get_param("redirect"))
@@ -136,7 +145,7 @@ class ExternalLoginResource:
             )
             send_browser(response, url)
 
-    def on_post(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
+    def on_post(self, request: Request, response: falcon.Response, provider: str) -> None:
         """Log in by a directory, or take the code of the second factor for a confirmed login."""
         login_provider = self._logins.providers.provider(provider)
         payload = read_json_object(request)
@@ -152,7 +161,7 @@ class ExternalLoginResource:
 
     def _finish_with_factor(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
         login_provider: Provider,
         code: str,
@@ -164,14 +173,12 @@ class ExternalLoginResource:
             raise not_begun()
         secret = self._logins.issuer.secret
         pending = PendingFactor.read(cookie, provider=login_provider.name, secret=secret)
-        request.context.count_account(pending.user)
+        count_account(request, pending.user)
         account = pending_account(self._logins.store, login_provider, pending.user)
         if account is None:
             raise not_begun()
         external_login.check_status(account)
-        external_login.check_factor(
-            self._logins.store, account, code, client=request.context.client
-        )
+        external_login.check_factor(self._logins.store, account, code, client=request.client)
         issued = self._logins.finish(request, response, account, pending.source, mode=pending.mode)
         self._logins.cookies.forget_for_login(
             request, response, _FACTOR_COOKIE, provider=login_provider.name
@@ -183,7 +190,7 @@ class CallbackResource:
     def __init__(self, logins: ExternalLogins) -> None:
         self._logins = logins
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, provider: str) -> None:
         """Take the provider's answer, with which it sends the browser back."""
         login_provider = self._logins.providers.provider(provider)
         answer = answer_of(request)
@@ -196,7 +203,7 @@ class CallbackResource:
                 send_browser(response, state.redirect)
 
     def _begun_login(
-        self, request: falcon.Request, response: falcon.Response, provider: Provider, state: str
+        self, request: Request, response: falcon.Response, provider: Provider, state: str
     ) -> LoginState:
         """Return the login that this browser has begun, and make the browser forget it."""
         name = _state_cookie(state)
@@ -211,7 +218,7 @@ class CallbackResource:
 
     def _log_in(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
         provider: Provider,
         state: LoginState,
@@ -220,7 +227,7 @@ class CallbackResource:
         client = self._logins.providers.client(provider.name)
         with self._logins.asking(provider):
             user = client.confirmed_user(state, answer)
-            accounts = ExternalAccounts(self._logins.store, provider, request.context.client)
+            accounts = ExternalAccounts(self._logins.store, provider, request.client)
             account = accounts.account_of(user.profile)
         external_login.check_status(account)
         mode = _mode_of(provider, state)
@@ -262,7 +269,7 @@ def _is_plain(character: str) -> bool:
     return character.isascii() and (character.isalnum() or character in "-_")
 
 
-def answer_of(request: falcon.Request) -> Mapping[str, str]:
+def answer_of(request: Request) -> Mapping[str, str]:
     """Return the parameters of a provider's answer, without those that are sent twice."""
     answer = {}
     for name, value in request.params.items():

@@ -6,6 +6,7 @@ import falcon
 
 from cms.auth import second_factor
 from cms.http.answers.envelope import send
+from cms.http.middleware.rate_limit import count_account
 from cms.http.requests.media import (
     check_texts,
     idempotency_key_of,
@@ -13,6 +14,7 @@ from cms.http.requests.media import (
     read_json_object,
     required_text,
 )
+from cms.http.requests.request import Request
 from cms.store.identity import Identity
 from cms.store.store import Store
 
@@ -26,13 +28,13 @@ class _SecondFactorResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def _enrolling(self, request: falcon.Request) -> Identity:
+    def _enrolling(self, request: Request) -> Identity:
         """Return the caller, once its attempt is counted."""
-        identity: Identity = request.context.identity
+        identity: Identity = request.identity
         # Otherwise a user who must have a second factor would be refused, and could never set one
         # up.
         enrolling = identity._replace(may_enrol=True)
-        request.context.count_account(self._account_of(enrolling))
+        count_account(request, self._account_of(enrolling))
         return enrolling
 
     def _account_of(self, identity: Identity) -> str:
@@ -46,7 +48,7 @@ class _SecondFactorResource:
 
 
 class GenerateResource(_SecondFactorResource):
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         """Answer a secret for an authenticator app; it is stored when a code proves its use."""
         password = optional_text(read_json_object(request), "password")
         enrolment = second_factor.generate(self._store, self._enrolling(request), password=password)
@@ -54,7 +56,7 @@ class GenerateResource(_SecondFactorResource):
 
 
 class EnableResource(_SecondFactorResource):
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
         check_texts(payload, "secret", "otp")
         second_factor.enable(
@@ -68,7 +70,7 @@ class EnableResource(_SecondFactorResource):
 
 
 class DisableResource(_SecondFactorResource):
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         code = required_text(read_json_object(request), "otp")
         second_factor.disable(
             self._store,
@@ -84,7 +86,7 @@ class RecoveryCodesResource(_SecondFactorResource):
         super().__init__(store)
         self._secret = secret
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         """Answer ten new recovery codes, each good for one login; older ones become invalid."""
         password = optional_text(read_json_object(request), "password")
         codes = second_factor.recovery_codes(

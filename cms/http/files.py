@@ -21,6 +21,7 @@ from cms.http.requests.media import (
     read_selection,
     require_no_body,
 )
+from cms.http.requests.request import Request
 
 
 class LibraryItemsResource:
@@ -32,19 +33,19 @@ class LibraryItemsResource:
         self._calls = calls
         self._items = ItemsResource(library.store)
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_get(self, request: Request, response: falcon.Response) -> None:
         self._items.on_get(request, response, self._collection)
 
-    def on_query(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_query(self, request: Request, response: falcon.Response) -> None:
         self._items.on_query(request, response, self._collection)
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_patch(self, request: Request, response: falcon.Response) -> None:
         payload = read_selection(request)
         send_written(
             response, self._calls.change_many(self._library, write_request_of(request), payload)
         )
 
-    def on_delete(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_delete(self, request: Request, response: falcon.Response) -> None:
         payload = read_selection(request)
         self._calls.delete_many(self._library, write_request_of(request), payload)
         response.status = falcon.HTTP_204
@@ -59,19 +60,19 @@ class LibraryItemResource:
         self._calls = calls
         self._item = ItemResource(library.store)
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, key: str) -> None:
         self._item.on_get(request, response, self._collection, key=key)
 
-    def on_query(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_query(self, request: Request, response: falcon.Response, key: str) -> None:
         self._item.on_query(request, response, self._collection, key=key)
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_patch(self, request: Request, response: falcon.Response, key: str) -> None:
         payload = read_json(request)
         send_written(
             response, self._calls.change_one(self._library, write_request_of(request), key, payload)
         )
 
-    def on_delete(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_delete(self, request: Request, response: falcon.Response, key: str) -> None:
         require_no_body(request)
         self._calls.delete_one(self._library, write_request_of(request), key)
         response.status = falcon.HTTP_204
@@ -83,7 +84,7 @@ class FilesResource(LibraryItemsResource):
     def __init__(self, library: MediaLibrary) -> None:
         super().__init__(library, FILE_CALLS)
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         library = self._library
         if is_form(request):
             created = files.upload(
@@ -103,7 +104,7 @@ class FileResource(LibraryItemResource):
     def __init__(self, library: MediaLibrary) -> None:
         super().__init__(library, FILE_CALLS)
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_patch(self, request: Request, response: falcon.Response, key: str) -> None:
         if not is_form(request):
             return super().on_patch(request, response, key)
         # The parts are read one by one while the content is stored: a file never lies in memory as
@@ -120,7 +121,7 @@ class FileImportResource:
     def __init__(self, library: MediaLibrary) -> None:
         self._library = library
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
         send_written(response, import_url(self._library, write_request_of(request), payload))
 
@@ -131,7 +132,7 @@ class ExportResource:
     def __init__(self, library: MediaLibrary) -> None:
         self._library = library
 
-    def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+    def on_post(self, request: Request, response: falcon.Response, collection: str) -> None:
         payload = read_json_object(request)
         export_to_file(self._library, write_request_of(request), collection, payload)
         response.status = falcon.HTTP_204
@@ -143,7 +144,7 @@ class FoldersResource(LibraryItemsResource):
     def __init__(self, library: MediaLibrary) -> None:
         super().__init__(library, FOLDER_CALLS)
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         payload = read_json(request)
         send_written(response, folders.create(self._library, write_request_of(request), payload))
 
@@ -155,10 +156,10 @@ class FolderResource(LibraryItemResource):
         super().__init__(library, FOLDER_CALLS)
 
 
-def write_request_of(request: falcon.Request) -> WriteRequest:
+def write_request_of(request: Request) -> WriteRequest:
     """Return the caller and the conditions of a write; call it after a JSON body was read."""
     return WriteRequest(
-        request.context.identity,
+        request.identity,
         request.query_string,
         idempotency_key_of(request),
         request.get_header("If-Match"),

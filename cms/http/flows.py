@@ -6,10 +6,11 @@ import falcon
 
 from cms.errors import not_found
 from cms.flows.flow_calls import FlowCalls, FlowRequest
-from cms.flows.runs import retry_run
+from cms.flows.queued_runs import retry_run
 from cms.http.answers.envelope import send_written
 from cms.http.items import send_list
 from cms.http.requests.media import idempotency_key_of, read_json
+from cms.http.requests.request import Request
 from cms.http.requests.webhook_body import read_webhook_body
 from cms.items.read.prepare import ReadRequest, RowTest
 from cms.schema.types.texts import parse_uuid
@@ -22,8 +23,8 @@ class TriggerResource:
     def __init__(self, calls: FlowCalls) -> None:
         self._calls = calls
 
-    def _trigger(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        method = request.context.method
+    def _trigger(self, request: Request, response: falcon.Response, key: str) -> None:
+        method = request.sent_method
         # HTTP gives the body of a GET no meaning, and proxies may drop it.
         body = None if method in ("GET", "HEAD") else read_webhook_body(request)
         call = FlowRequest(
@@ -35,7 +36,7 @@ class TriggerResource:
             body,
             None if method in ("GET", "HEAD") else idempotency_key_of(request),
         )
-        send_written(response, self._calls.trigger(request.context.identity, key, call))
+        send_written(response, self._calls.trigger(request.identity, key, call))
 
     on_get = on_post = on_put = on_patch = on_delete = _trigger
     on_head = _trigger
@@ -49,7 +50,7 @@ class FlowRowsResource:
         self._store = store
         self._collection = collection
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, key: str) -> None:
         try:
             flow = parse_uuid(key)
         except ValueError:
@@ -65,14 +66,14 @@ class RetryResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def on_post(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_post(self, request: Request, response: falcon.Response, key: str) -> None:
         # A key is compared with the body, too, which may be empty only.
         read_json(request)
-        retry_run(self._store, request.context.identity, key, idempotency_key_of(request))
+        retry_run(self._store, request.identity, key, idempotency_key_of(request))
         response.status = falcon.HTTP_204
 
 
-def _headers(request: falcon.Request) -> dict[str, str]:
+def _headers(request: Request) -> dict[str, str]:
     """Return the headers that a flow sees, by names in small letters.
 
     Those that authenticate the caller are not among them: a flow could hand them on.

@@ -6,7 +6,7 @@ import falcon
 
 from cms.errors import invalid_payload
 from cms.http.answers.envelope import send_written
-from cms.http.answers.tagged_answers import send_with_etag
+from cms.http.answers.tagged_answers import send_with_etag, send_without_etag
 from cms.http.items import params_of, send_list, send_search, write_target
 from cms.http.requests.media import (
     idempotency_key_of,
@@ -15,6 +15,7 @@ from cms.http.requests.media import (
     read_selection,
     require_no_body,
 )
+from cms.http.requests.request import Request
 from cms.items.history import comments, revisions
 from cms.items.read.prepare import ReadRequest, RowTest
 from cms.items.read.reads import read_one
@@ -32,11 +33,11 @@ class SystemItemsResource:
         self._collection = collection
         self._only = only
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_get(self, request: Request, response: falcon.Response) -> None:
         read_request = ReadRequest(self._collection, request.query_string, only=self._only)
         send_list(self._store, request, response, read_request)
 
-    def on_query(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_query(self, request: Request, response: falcon.Response) -> None:
         read_request = ReadRequest(self._collection, params=params_of(request), only=self._only)
         send_search(self._store, request, response, read_request)
 
@@ -48,18 +49,21 @@ class SystemItemResource:
         self._store = store
         self._collection = collection
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, key: str) -> None:
         read_request = ReadRequest(self._collection, request.query_string)
         send_with_etag(
+            self._store,
             request,
             response,
-            read_one(self._store, request.context.identity, read_request, key=key),
+            read_one(self._store, request.identity, read_request, key=key),
         )
 
-    def on_query(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_query(self, request: Request, response: falcon.Response, key: str) -> None:
         read_request = ReadRequest(self._collection, params=params_of(request))
-        identity = request.context.identity
-        response.data = read_one(self._store, identity, read_request, key=key).body
+        identity = request.identity
+        send_without_etag(
+            self._store, response, read_one(self._store, identity, read_request, key=key)
+        )
 
 
 class ItemRevisionsResource:
@@ -67,13 +71,14 @@ class ItemRevisionsResource:
         self._store = store
 
     def on_get(
-        self, request: falcon.Request, response: falcon.Response, collection: str, key: str
+        self, request: Request, response: falcon.Response, collection: str, key: str
     ) -> None:
         read_request = ReadRequest(collection, request.query_string)
         send_with_etag(
+            self._store,
             request,
             response,
-            revisions.read_revisions(self._store, request.context.identity, read_request, key=key),
+            revisions.read_revisions(self._store, request.identity, read_request, key=key),
         )
 
 
@@ -83,7 +88,7 @@ class ItemRevisionResource:
 
     def on_get(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
         collection: str,
         key: str,
@@ -91,20 +96,20 @@ class ItemRevisionResource:
     ) -> None:
         read_request = ReadRequest(collection, request.query_string)
         answer = revisions.read_revision(
-            self._store, request.context.identity, read_request, key=key, revision=revision
+            self._store, request.identity, read_request, key=key, revision=revision
         )
-        send_with_etag(request, response, answer)
+        send_with_etag(self._store, request, response, answer)
 
 
 class RevertResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def on_post(self, request: falcon.Request, response: falcon.Response, revision: str) -> None:
+    def on_post(self, request: Request, response: falcon.Response, revision: str) -> None:
         """Give an item the values that it had at a revision."""
         require_no_body(request)
         target = write_target(request, REVISIONS)
-        written = revisions.revert(self._store, request.context.identity, target, revision=revision)
+        written = revisions.revert(self._store, request.identity, target, revision=revision)
         send_written(response, written)
 
 
@@ -114,29 +119,29 @@ class CommentWritesResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         payload = read_json(request)
         if not isinstance(payload, dict | list):
             raise invalid_payload("The body must be a comment or an array of comments")
         written = comments.comment(
             self._store,
-            request.context.identity,
+            request.identity,
             request.query_string,
             payload,
             idempotency=idempotency_key_of(request),
         )
         send_written(response, written)
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_patch(self, request: Request, response: falcon.Response) -> None:
         payload = read_selection(request)
         target = write_target(request, ACTIVITY)
-        written = comments.change_comments(self._store, request.context.identity, target, payload)
+        written = comments.change_comments(self._store, request.identity, target, payload)
         send_written(response, written)
 
-    def on_delete(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_delete(self, request: Request, response: falcon.Response) -> None:
         payload = read_selection(request)
         target = write_target(request, ACTIVITY)
-        comments.delete_comments(self._store, request.context.identity, target, payload)
+        comments.delete_comments(self._store, request.identity, target, payload)
         response.status = falcon.HTTP_204
 
 
@@ -146,18 +151,18 @@ class CommentResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_patch(self, request: Request, response: falcon.Response, key: str) -> None:
         payload = read_json_object(request)
         target = write_target(request, ACTIVITY)
         written = comments.change_comment(
-            self._store, request.context.identity, target, key=key, payload=payload
+            self._store, request.identity, target, key=key, payload=payload
         )
         send_written(response, written)
 
-    def on_delete(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_delete(self, request: Request, response: falcon.Response, key: str) -> None:
         require_no_body(request)
         target = write_target(request, ACTIVITY)
-        comments.delete_comment(self._store, request.context.identity, target, key=key)
+        comments.delete_comment(self._store, request.identity, target, key=key)
         response.status = falcon.HTTP_204
 
 
@@ -174,16 +179,19 @@ class CommentsResource(SystemItemsResource, CommentWritesResource):
 class ReadableCommentResource(CommentResource):
     """One comment, which can be read as well."""
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, key: str) -> None:
         read_request = ReadRequest(ACTIVITY, request.query_string, only=comments.ONLY_COMMENTS)
         send_with_etag(
+            self._store,
             request,
             response,
-            read_one(self._store, request.context.identity, read_request, key=key),
+            read_one(self._store, request.identity, read_request, key=key),
         )
 
-    def on_query(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_query(self, request: Request, response: falcon.Response, key: str) -> None:
         only = comments.ONLY_COMMENTS
         read_request = ReadRequest(ACTIVITY, params=params_of(request), only=only)
-        identity = request.context.identity
-        response.data = read_one(self._store, identity, read_request, key=key).body
+        identity = request.identity
+        send_without_etag(
+            self._store, response, read_one(self._store, identity, read_request, key=key)
+        )

@@ -17,6 +17,7 @@ from cms.files.storage import CHUNK_BYTES
 from cms.files.upload_form import FormPart, second_file, unknown_part
 from cms.http.requests.form import form_parts, is_form
 from cms.http.requests.media import idempotency_key_of
+from cms.http.requests.request import Request
 from cms.import_formats import IMPORT_FORMAT_BY_MEDIA_TYPE, IMPORT_FORMAT_BY_SUFFIX
 from cms.items.transfer.imports import Upload, import_file, require_import
 from cms.store.store import Store
@@ -30,9 +31,9 @@ class ImportResource:
         self._max_row_bytes = max_row_bytes
         self._max_bytes = max_bytes
 
-    def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+    def on_post(self, request: Request, response: falcon.Response, collection: str) -> None:
         """Write the rows of a CSV, JSON or JSONL file; answer how many were created and updated."""
-        identity = request.context.identity
+        identity = request.identity
         # Before the file is received: a caller who may not import need not send it.
         require_import(self._store, identity, collection)
         # On disk and not in memory: an import may be far larger than a body of JSON.
@@ -42,7 +43,7 @@ class ImportResource:
                 self._store, identity, collection, upload, idempotency=idempotency_key_of(request)
             )
 
-    def _receive(self, request: falcon.Request, file: BinaryIO) -> Upload:
+    def _receive(self, request: Request, file: BinaryIO) -> Upload:
         """Store what was sent in `file`; raises `Refused` for anything but an import."""
         if is_form(request):
             sent = _sent_in_form(form_parts(request, max_bytes=self._max_bytes))
@@ -57,7 +58,7 @@ class ImportResource:
                 raise too_large(self._max_bytes)
             digest.update(chunk)
             file.write(chunk)
-        request.context.digest = digest.digest()
+        request.digest = digest.digest()
         return Upload(sent.file_format, file, self._max_row_bytes, sent.charset)
 
 
@@ -69,7 +70,7 @@ class _SentFile(NamedTuple):
     chunks: Iterator[bytes]
 
 
-def _sent_as_body(request: falcon.Request, max_bytes: int) -> _SentFile:
+def _sent_as_body(request: Request, max_bytes: int) -> _SentFile:
     file_format = _file_format("", request.content_type)
     charset = _charset(request.content_type)
     return _SentFile(file_format, charset, _body_chunks(request, max_bytes))
@@ -94,7 +95,7 @@ def _only_file(part: FormPart, other_parts: Iterator[FormPart]) -> Iterator[byte
         raise second_file() if other.name == "file" else unknown_part(other.name)
 
 
-def _body_chunks(request: falcon.Request, max_bytes: int) -> Iterator[bytes]:
+def _body_chunks(request: Request, max_bytes: int) -> Iterator[bytes]:
     """Yield the chunks of the body; raises `Refused` where it breaks off or is too long."""
     if (request.content_length or 0) > max_bytes:
         raise too_large(max_bytes)

@@ -9,7 +9,7 @@ import falcon
 
 from cms.errors import invalid_payload, refuse_unknown_members
 from cms.http.answers.envelope import send_written
-from cms.http.answers.tagged_answers import send_with_etag
+from cms.http.answers.tagged_answers import send_with_etag, send_without_etag
 from cms.http.requests.media import (
     idempotency_key_of,
     read_json,
@@ -17,6 +17,7 @@ from cms.http.requests.media import (
     read_selection,
     require_no_body,
 )
+from cms.http.requests.request import Request
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import read_list, read_one
 from cms.items.transfer.export import Export, export
@@ -33,62 +34,44 @@ from cms.store.store import Store
 class _StoreResource:
     """Base of the resources of items; `collection` is for paths that do not name one."""
 
-    def __init__(self, store: Store, collection: str | None = None) -> None:
+    def __init__(self, store: Store, collection: str = "") -> None:
         self._store = store
         self._collection = collection
-
-    def _name(self, collection: str | None) -> str:
-        """Return the collection of a request: that of its path, else that of the resource."""
-        name = self._collection if collection is None else collection
-        assert name is not None
-        return name
 
 
 class ItemsResource(_StoreResource):
     """Several items, or the only item of a singleton."""
 
-    def on_get(
-        self, request: falcon.Request, response: falcon.Response, collection: str | None = None
-    ) -> None:
+    def on_get(self, request: Request, response: falcon.Response, collection: str = "") -> None:
         send_list(
             self._store,
             request,
             response,
-            ReadRequest(self._name(collection), request.query_string),
+            ReadRequest(collection or self._collection, request.query_string),
         )
 
-    def on_query(
-        self, request: falcon.Request, response: falcon.Response, collection: str | None = None
-    ) -> None:
+    def on_query(self, request: Request, response: falcon.Response, collection: str = "") -> None:
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
-        read_request = ReadRequest(self._name(collection), params=params_of(request))
+        read_request = ReadRequest(collection or self._collection, params=params_of(request))
         send_search(self._store, request, response, read_request)
 
-    def on_post(
-        self, request: falcon.Request, response: falcon.Response, collection: str | None = None
-    ) -> None:
+    def on_post(self, request: Request, response: falcon.Response, collection: str = "") -> None:
         payload = read_json(request)
         if not isinstance(payload, dict | list):
             raise invalid_payload("The body must be an item or an array of items")
-        target = write_target(request, self._name(collection))
-        send_written(
-            response, writes.create(self._store, request.context.identity, target, payload)
-        )
+        target = write_target(request, collection or self._collection)
+        send_written(response, writes.create(self._store, request.identity, target, payload))
 
-    def on_patch(
-        self, request: falcon.Request, response: falcon.Response, collection: str | None = None
-    ) -> None:
+    def on_patch(self, request: Request, response: falcon.Response, collection: str = "") -> None:
         payload = read_selection(request)
-        target = write_target(request, self._name(collection))
-        written = writes.update_many(self._store, request.context.identity, target, payload)
+        target = write_target(request, collection or self._collection)
+        written = writes.update_many(self._store, request.identity, target, payload)
         send_written(response, written)
 
-    def on_delete(
-        self, request: falcon.Request, response: falcon.Response, collection: str | None = None
-    ) -> None:
+    def on_delete(self, request: Request, response: falcon.Response, collection: str = "") -> None:
         payload = read_selection(request)
-        target = write_target(request, self._name(collection))
-        writes.delete_many(self._store, request.context.identity, target, payload)
+        target = write_target(request, collection or self._collection)
+        writes.delete_many(self._store, request.identity, target, payload)
         response.status = falcon.HTTP_204
 
 
@@ -104,18 +87,18 @@ class SettingsResource(_StoreResource):
     on_patch = ItemsResource.on_patch
 
 
-def write_target(request: falcon.Request, collection: str) -> writes.WriteTarget:
+def write_target(request: Request, collection: str) -> writes.WriteTarget:
     """Return what a request writes, with its conditions; call it after the body was read."""
     return writes.WriteTarget(
         collection,
         request.query_string,
-        request.get_header("If-Match"),
+        request.env.get("HTTP_IF_MATCH"),
         idempotency_key_of(request),
     )
 
 
 def send_list(
-    store: Store, request: falcon.Request, response: falcon.Response, read_request: ReadRequest
+    store: Store, request: Request, response: falcon.Response, read_request: ReadRequest
 ) -> None:
     """Send a list, or an export where the query string asks for one."""
     file_format = None
@@ -123,28 +106,23 @@ def send_list(
     if "export" in request.query_string:
         file_format = file_format_of(nested_params(request.query_string))
     if file_format:
-        send_file(
-            response, export(store, request.context.identity, read_request, file_format=file_format)
-        )
+        send_file(response, export(store, request.identity, read_request, file_format=file_format))
     else:
-        send_with_etag(request, response, read_list(store, request.context.identity, read_request))
+        send_with_etag(store, request, response, read_list(store, request.identity, read_request))
 
 
 def send_search(
-    store: Store, request: falcon.Request, response: falcon.Response, read_request: ReadRequest
+    store: Store, request: Request, response: falcon.Response, read_request: ReadRequest
 ) -> None:
     """Send the list or export that the parameters in a body ask for."""
     file_format = file_format_of(read_request.params or {})
     if file_format:
-        send_file(
-            response, export(store, request.context.identity, read_request, file_format=file_format)
-        )
+        send_file(response, export(store, request.identity, read_request, file_format=file_format))
     else:
-        # Without an ETag: caches compare addresses, and the parameters are in the body.
-        response.data = read_list(store, request.context.identity, read_request).body
+        send_without_etag(store, response, read_list(store, request.identity, read_request))
 
 
-def params_of(request: falcon.Request) -> dict[str, object]:
+def params_of(request: Request) -> dict[str, object]:
     """Return the parameters of a SEARCH body; raises `Refused` INVALID_PAYLOAD.
 
     No body is one without parameters.
@@ -184,58 +162,59 @@ class ItemResource(_StoreResource):
 
     def on_get(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
-        collection: str | None = None,
+        collection: str = "",
         *,
         key: str,
     ) -> None:
-        read_request = ReadRequest(self._name(collection), request.query_string)
+        read_request = ReadRequest(collection or self._collection, request.query_string)
         send_with_etag(
+            self._store,
             request,
             response,
-            read_one(self._store, request.context.identity, read_request, key=key),
+            read_one(self._store, request.identity, read_request, key=key),
         )
 
     def on_query(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
-        collection: str | None = None,
+        collection: str = "",
         *,
         key: str,
     ) -> None:
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
-        read_request = ReadRequest(self._name(collection), params=params_of(request))
-        identity = request.context.identity
-        response.data = read_one(self._store, identity, read_request, key=key).body
+        read_request = ReadRequest(collection or self._collection, params=params_of(request))
+        identity = request.identity
+        send_without_etag(
+            self._store, response, read_one(self._store, identity, read_request, key=key)
+        )
 
     def on_patch(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
-        collection: str | None = None,
+        collection: str = "",
         *,
         key: str,
     ) -> None:
         payload = read_json(request)
-        target = write_target(request, self._name(collection))
-        written = writes.update_one(
-            self._store, request.context.identity, target, key=key, payload=payload
-        )
+        target = write_target(request, collection or self._collection)
+        written = writes.update_one(self._store, request.identity, target, key=key, payload=payload)
         send_written(response, written)
 
     def on_delete(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
-        collection: str | None = None,
+        collection: str = "",
         *,
         key: str,
     ) -> None:
         require_no_body(request)
-        target = write_target(request, self._name(collection))
-        writes.delete_one(self._store, request.context.identity, target, key=key)
+        target = write_target(request, collection or self._collection)
+        writes.delete_one(self._store, request.identity, target, key=key)
         response.status = falcon.HTTP_204
 
 
@@ -245,11 +224,11 @@ class SortResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+    def on_post(self, request: Request, response: falcon.Response, collection: str) -> None:
         """Move `item` to the position of `to`."""
         payload = read_json_object(request)
         target = write_target(request, collection)
-        move_item(self._store, request.context.identity, target, payload)
+        move_item(self._store, request.identity, target, payload)
         response.status = falcon.HTTP_204
 
 
@@ -260,12 +239,12 @@ class BatchResource:
         self._store = store
         self._max_bytes = max_bytes
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         payload = read_json(request)
         idempotency = idempotency_key_of(request)
         response.data = run_batch(
             self._store,
-            request.context.identity,
+            request.identity,
             payload,
             max_bytes=self._max_bytes,
             idempotency=idempotency,

@@ -12,11 +12,12 @@ from cms.cached_value import CachedValue
 from cms.config import Config
 from cms.database.error_mapping import Stale
 from cms.errors import Refused, forbidden
-from cms.health.check import ERROR
+from cms.health.checks import ERROR
 from cms.health.health import Health, public_health
 from cms.http.answers.envelope import send
 from cms.http.answers.error_handlers import RETRY_AFTER_SECONDS
 from cms.http.requests.administrator_check import is_administrator
+from cms.http.requests.request import Request
 from cms.jobs.housekeeping import queue_depth
 from cms.metrics.exposition import CONTENT_TYPE, Gauge, exposition
 from cms.store.store import Store
@@ -31,7 +32,7 @@ class HealthResource:
         self._store = store
         self._health = health
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_get(self, request: Request, response: falcon.Response) -> None:
         """Answer 200 when requests can be served, else 503 with the reason.
 
         Administrators see each part of a service that answers.
@@ -55,23 +56,23 @@ class MetricsResource:
         self._token = (config.metrics_token or "").encode()
         self._queue = CachedValue(partial(queue_depth, store.database), seconds=QUEUE_CACHE_SECONDS)
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_get(self, request: Request, response: falcon.Response) -> None:
         """Answer the metrics of all processes of this machine, without unknown ones."""
         if not self._has_token(request):
             self._require_admin(request)
         response.content_type = CONTENT_TYPE
         response.data = exposition(self._store.database.metrics, self._queue_gauges())
 
-    def _has_token(self, request: falcon.Request) -> bool:
+    def _has_token(self, request: Request) -> bool:
         kind, _, token = (request.auth or "").partition(" ")
         # It takes the same time for every wrong token of a length, so that none can be guessed by
         # parts.
         is_equal = hmac.compare_digest(token.strip().encode(), self._token)
         return kind.lower() == "bearer" and bool(self._token) and is_equal
 
-    def _require_admin(self, request: falcon.Request) -> None:
+    def _require_admin(self, request: Request) -> None:
         try:
-            identity = request.context.identity
+            identity = request.identity
             if identity.is_anonymous:
                 raise forbidden()
             self._store.require_administrator(identity)

@@ -12,15 +12,10 @@ from typing import Any
 
 from cms.config import Config
 from cms.http.middleware.rate_limit import usage_headers
-from cms.http.middleware.request_tracing import (
-    DEFAULT_CACHE_CONTROL,
-    log_answer,
-    request_id_of,
-    vary_header,
-)
+from cms.http.middleware.request_tracing import DEFAULT_CACHE_CONTROL
 from cms.http.requests.paths import PING_PATH
-from cms.http.requests.request import RequestState, address_of
-from cms.logs import writes_requests_itself
+from cms.http.requests.request import address_of, request_id_of
+from cms.logs import log_request, writes_requests_itself
 from cms.metrics.metrics import Metrics
 from cms.rate_limits.limiter import RateLimiter
 from cms.tracing import process as tracing
@@ -49,7 +44,7 @@ class Ping:
         self._trusted_proxies = config.ip_trust_proxy
         self._headers = [
             ("cache-control", DEFAULT_CACHE_CONTROL),
-            ("vary", vary_header(by_cookie=varies_by_cookie)),
+            ("vary", "Origin, Cookie" if varies_by_cookie else "Origin"),
             ("content-type", "text/plain; charset=utf-8"),
             ("content-length", str(len(BODY))),
         ]
@@ -68,18 +63,20 @@ class Ping:
         if not self._answers(environ):
             return None
         method = environ["REQUEST_METHOD"]
-        state = RequestState()
-        state.id = request_id_of(environ) or state.id
-        state.method = method
-        headers = [*self._headers, ("x-request-id", state.id)]
+        began = time.perf_counter()
+        request_id = request_id_of(environ)
+        headers = [*self._headers, ("x-request-id", request_id)]
+        is_over_limit = False
         if self._limiter is not None:
             # Counted like any other request, but never refused.
             address = address_of(environ, trusted_proxies=self._trusted_proxies)
-            state.usage = self._limiter.count_request(address)
-            headers += usage_headers(state.usage)
-        seconds = time.perf_counter() - state.began
+            usage = self._limiter.count_request(address)
+            headers += usage_headers(usage)
+            is_over_limit = not usage.passed
+        seconds = time.perf_counter() - began
         self._metrics.count_request(method, PING_PATH, "200", seconds)
-        log_answer(state, PING_PATH, 200, seconds=seconds)
+        if not is_over_limit:
+            log_request(request_id, method, PING_PATH, 200, seconds)
         start_response("200 OK", headers)
         # Not an empty list, which would be no answer.
         return [b"" if method == "HEAD" else BODY]

@@ -10,6 +10,7 @@ import falcon
 from cms.errors import Problem, Refused, invalid_payload, invalid_provider
 from cms.files.media_types import without_parameters
 from cms.http.external_logins import ExternalLogins, answer_of, send_browser
+from cms.http.requests.request import Request
 from cms.http.requests.request_body import read_limited
 from cms.sso.external_users import end_sessions_of
 from cms.sso.saml import MAX_MESSAGE_BYTES, SamlClient
@@ -26,7 +27,7 @@ class AnswerResource:
     def __init__(self, logins: ExternalLogins) -> None:
         self._logins = logins
 
-    def on_post(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
+    def on_post(self, request: Request, response: falcon.Response, provider: str) -> None:
         """Take the answer of a provider, which the browser brings in a form.
 
         Browsers send this form without the cookie of the login, for it comes from another site. So
@@ -48,7 +49,7 @@ class MetadataResource:
     def __init__(self, logins: ExternalLogins) -> None:
         self._logins = logins
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, provider: str) -> None:
         """Describe this service to a provider."""
         response.content_type = "application/samlmetadata+xml"
         response.data = _client(self._logins, provider).metadata()
@@ -58,7 +59,7 @@ class SingleLogoutResource:
     def __init__(self, logins: ExternalLogins) -> None:
         self._logins = logins
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, provider: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, provider: str) -> None:
         """Begin a logout at the provider, or take its message: a request, or an answer."""
         client = _client(self._logins, provider)
         parameters = answer_of(request)
@@ -68,14 +69,14 @@ class SingleLogoutResource:
         name, url = client.ended_session(parameters)
         if name:
             login_provider = self._logins.providers.provider(provider)
-            end_sessions_of(self._logins.store, login_provider, name, client=request.context.client)
+            end_sessions_of(self._logins.store, login_provider, name, client=request.client)
         if url:
             send_browser(response, url)
         else:
             response.status = falcon.HTTP_204
 
 
-def _form(request: falcon.Request) -> Mapping[str, str]:
+def _form(request: Request) -> Mapping[str, str]:
     """Return the fields of a form; raises `Refused` for another body, or one that is too long."""
     if without_parameters(request.content_type) != falcon.MEDIA_URLENCODED:
         raise Refused(Problem("UNSUPPORTED_MEDIA_TYPE", "Send a form."))

@@ -15,6 +15,7 @@ from cms.files.upload_form import second_file, unknown_part
 from cms.http.answers.envelope import send
 from cms.http.requests.form import form_parts, is_form
 from cms.http.requests.media import idempotency_key_of, read_json
+from cms.http.requests.request import Request
 from cms.mappings import without
 from cms.schema_sync.content import TABLES
 from cms.schema_sync.diff_document import parse_diff
@@ -34,10 +35,10 @@ class SchemaSnapshotResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_get(self, request: Request, response: falcon.Response) -> None:
         include = _include(request)
         file_format = _file_format(request)
-        document = read_snapshot(self._store, request.context.identity, include=include)
+        document = read_snapshot(self._store, request.identity, include=include)
         if file_format is None:
             send(response, document)
         else:
@@ -48,7 +49,7 @@ class SchemaSnapshotResource:
             )
 
 
-def _include(request: falcon.Request) -> list[str]:
+def _include(request: Request) -> list[str]:
     """Return the sections that are asked for besides those of the structure."""
     names = [name for name in request.get_param("include", default="").split(",") if name]
     for name in names:
@@ -64,8 +65,8 @@ class SchemaDiffResource:
         self._store = store
         self._max_bytes = max_bytes
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        identity = request.context.identity
+    def on_post(self, request: Request, response: falcon.Response) -> None:
+        identity = request.identity
         # A caller who may not compare anything need not send a document.
         self._store.require_administrator(identity)
         document = parse_document(_read_document(request, max_bytes=self._max_bytes))
@@ -76,7 +77,7 @@ class SchemaDiffResource:
             send(response, diff)
 
 
-def _read_document(request: falcon.Request, *, max_bytes: int) -> object:
+def _read_document(request: Request, *, max_bytes: int) -> object:
     """Return a body in JSON or YAML, or the file of a form."""
     if is_form(request):
         return _read_file(_form_content(request, max_bytes=max_bytes))
@@ -86,7 +87,7 @@ def _read_document(request: falcon.Request, *, max_bytes: int) -> object:
     return read_json(request)
 
 
-def _form_content(request: falcon.Request, *, max_bytes: int) -> bytes:
+def _form_content(request: Request, *, max_bytes: int) -> bytes:
     """Return the content of a form's file."""
     content = None
     for part in form_parts(request, max_bytes=max_bytes):
@@ -127,8 +128,8 @@ class SchemaApplyResource:
         self._store = store
         self._max_bytes = max_bytes
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        identity = request.context.identity
+    def on_post(self, request: Request, response: falcon.Response) -> None:
+        identity = request.identity
         self._store.require_administrator(identity)
         payload = _read_document(request, max_bytes=self._max_bytes)
         if not isinstance(payload, dict):
@@ -150,7 +151,7 @@ class SchemaApplyResource:
         response.status = falcon.HTTP_204
 
 
-def _allows_loss(request: falcon.Request, payload: Mapping[str, object]) -> bool:
+def _allows_loss(request: Request, payload: Mapping[str, object]) -> bool:
     """Tell whether the query or the body allows changes that delete data."""
     value = payload.get(_ALLOW_DESTRUCTIVE, False)
     if not isinstance(value, bool):
@@ -163,7 +164,7 @@ def _allows_loss(request: falcon.Request, payload: Mapping[str, object]) -> bool
     return value or parameter == "true"
 
 
-def _file_format(request: falcon.Request) -> FileFormat | None:
+def _file_format(request: Request) -> FileFormat | None:
     name = request.get_param("export")
     if name is None:
         return None

@@ -13,6 +13,7 @@ from cms.auth.share_logins import ShareCredentials, ShareInvitation, parse_id
 from cms.errors import invalid_payload
 from cms.http.answers.envelope import send
 from cms.http.auth import mode_of, session_body
+from cms.http.middleware.rate_limit import count_account
 from cms.http.requests.cookies import Cookies
 from cms.http.requests.media import (
     check_texts,
@@ -21,6 +22,7 @@ from cms.http.requests.media import (
     read_json_object,
     required_text,
 )
+from cms.http.requests.request import Request
 from cms.store.store import Store
 
 
@@ -30,17 +32,17 @@ class ShareLoginResource:
         self._issuer = issuer
         self._cookies = cookies
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
         check_texts(payload, "share", optional=("password",))
         credentials = ShareCredentials(
             required_text(payload, "share"), optional_text(payload, "password")
         )
         # Not as it was sent: an id has any number of spellings.
-        request.context.count_account(parse_id(credentials.share) or credentials.share)
+        count_account(request, parse_id(credentials.share) or credentials.share)
         mode = mode_of(payload) or Mode.JSON
         issued = share_logins.login(
-            self._store, self._issuer, credentials, mode=mode, client=request.context.client
+            self._store, self._issuer, credentials, mode=mode, client=request.client
         )
         self._cookies.set_session(request, response, issued)
         # As /auth answers: tokens are not kept by any cache.
@@ -52,7 +54,7 @@ class ShareInfoResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, key: str) -> None:
         send(response, share_logins.info(self._store, key))
 
 
@@ -61,9 +63,9 @@ class ShareInviteResource:
         self._store = store
         self._link = link
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
-        identity = request.context.identity
+        identity = request.identity
         url = optional_text(payload, self._link.url_field)
         invitation = ShareInvitation(required_text(payload, "share"), _emails(payload), url)
         share_logins.invite(

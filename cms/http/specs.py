@@ -9,8 +9,8 @@ import falcon
 from cms.client_types.printing import LANGUAGES, read_types
 from cms.errors import invalid_query
 from cms.etags import etag_of, matches_etag
-from cms.http.requests.cookies import SESSION_COOKIE
-from cms.http.requests.request import mount_path
+from cms.http.requests.cookies import SESSION_COOKIE, mount_path
+from cms.http.requests.request import Request
 from cms.openapi.caller_documents import read_openapi
 from cms.openapi.openapi_document import Served
 from cms.store.store import Store
@@ -23,9 +23,9 @@ class OpenApiResource:
         self._store = store
         self._templates = templates
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_get(self, request: Request, response: falcon.Response) -> None:
         served = Served(self._templates(), mount_path(request), SESSION_COOKIE)
-        document = read_openapi(self._store, request.context.identity, served)
+        document = read_openapi(self._store, request.identity, served)
         _send_text(request, response, document, falcon.MEDIA_JSON)
 
 
@@ -35,18 +35,16 @@ class TypesResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_get(self, request: Request, response: falcon.Response) -> None:
         language = request.get_param("language", default="")
         if language not in LANGUAGES:
             reason = f"language is one of {', '.join(LANGUAGES)}"
             raise invalid_query(reason, parameter="language")
-        types = read_types(self._store, request.context.identity, language)
+        types = read_types(self._store, request.identity, language)
         _send_text(request, response, types, falcon.MEDIA_TEXT)
 
 
-def _send_text(
-    request: falcon.Request, response: falcon.Response, text: bytes, media_type: str
-) -> None:
+def _send_text(request: Request, response: falcon.Response, text: bytes, media_type: str) -> None:
     tag = etag_of(text)
     response.set_header("ETag", tag)
     # Another caller sees another document at the same address.

@@ -12,6 +12,7 @@ from cms.http.requests.media import (
     read_json_object,
     require_no_body,
 )
+from cms.http.requests.request import Request
 from cms.store.store import Store
 from cms.structure import collections, relations, visible_records
 from cms.structure import fields as columns
@@ -26,12 +27,12 @@ class StructureResource:
 
 
 class CollectionsResource(StructureResource):
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        send(response, visible_records.list_collections(self._store, request.context.identity))
+    def on_get(self, request: Request, response: falcon.Response) -> None:
+        send(response, visible_records.list_collections(self._store, request.identity))
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         payload = read_json(request)
-        identity = request.context.identity
+        identity = request.identity
         idempotency = idempotency_key_of(request)
         if isinstance(payload, dict):
             record = collections.create_collection(
@@ -49,11 +50,11 @@ class CollectionsResource(StructureResource):
         )
         send(response, records)
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_patch(self, request: Request, response: falcon.Response) -> None:
         changes = _patches(read_json(request), "collection")
         records = collections.update_collections(
             self._store,
-            request.context.identity,
+            request.identity,
             changes,
             idempotency=idempotency_key_of(request),
         )
@@ -61,26 +62,24 @@ class CollectionsResource(StructureResource):
 
 
 class CollectionResource(StructureResource):
-    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, collection: str) -> None:
         send(
             response,
-            visible_records.read_collection(self._store, request.context.identity, collection),
+            visible_records.read_collection(self._store, request.identity, collection),
         )
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+    def on_patch(self, request: Request, response: falcon.Response, collection: str) -> None:
         change = RecordPatch(collection, read_json_object(request))
         record = collections.update_collection(
-            self._store, request.context.identity, change, idempotency=idempotency_key_of(request)
+            self._store, request.identity, change, idempotency=idempotency_key_of(request)
         )
         send(response, record)
 
-    def on_delete(
-        self, request: falcon.Request, response: falcon.Response, collection: str
-    ) -> None:
+    def on_delete(self, request: Request, response: falcon.Response, collection: str) -> None:
         require_no_body(request)
         collections.delete_collection(
             self._store,
-            request.context.identity,
+            request.identity,
             collection,
             idempotency=idempotency_key_of(request),
         )
@@ -88,28 +87,26 @@ class CollectionResource(StructureResource):
 
 
 class AllFieldsResource(StructureResource):
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        send(response, visible_records.list_fields(self._store, request.context.identity))
+    def on_get(self, request: Request, response: falcon.Response) -> None:
+        send(response, visible_records.list_fields(self._store, request.identity))
 
 
 class FieldsResource(StructureResource):
-    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        send(
-            response, visible_records.list_fields(self._store, request.context.identity, collection)
-        )
+    def on_get(self, request: Request, response: falcon.Response, collection: str) -> None:
+        send(response, visible_records.list_fields(self._store, request.identity, collection))
 
-    def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+    def on_post(self, request: Request, response: falcon.Response, collection: str) -> None:
         payload = read_json_object(request)
         record = columns.create_field(
             self._store,
-            request.context.identity,
+            request.identity,
             collection,
             payload,
             idempotency=idempotency_key_of(request),
         )
         send(response, record)
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+    def on_patch(self, request: Request, response: falcon.Response, collection: str) -> None:
         payload = read_json(request)
         changes = []
         for name, record in _patches(payload, "field"):
@@ -118,7 +115,7 @@ class FieldsResource(StructureResource):
             changes.append(RecordPatch(name, settings))
         records = columns.update_fields(
             self._store,
-            request.context.identity,
+            request.identity,
             collection,
             changes,
             idempotency=idempotency_key_of(request),
@@ -128,20 +125,20 @@ class FieldsResource(StructureResource):
 
 class FieldResource(StructureResource):
     def on_get(
-        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+        self, request: Request, response: falcon.Response, collection: str, field: str
     ) -> None:
         send(
             response,
-            visible_records.read_field(self._store, request.context.identity, collection, field),
+            visible_records.read_field(self._store, request.identity, collection, field),
         )
 
     def on_patch(
-        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+        self, request: Request, response: falcon.Response, collection: str, field: str
     ) -> None:
         change = RecordPatch(field, read_json_object(request))
         record = columns.update_field(
             self._store,
-            request.context.identity,
+            request.identity,
             collection,
             change,
             idempotency=idempotency_key_of(request),
@@ -149,12 +146,12 @@ class FieldResource(StructureResource):
         send(response, record)
 
     def on_delete(
-        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+        self, request: Request, response: falcon.Response, collection: str, field: str
     ) -> None:
         require_no_body(request)
         columns.delete_field(
             self._store,
-            request.context.identity,
+            request.identity,
             collection,
             field,
             idempotency=idempotency_key_of(request),
@@ -163,16 +160,16 @@ class FieldResource(StructureResource):
 
 
 class RelationsResource(StructureResource):
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        send(response, visible_records.list_relations(self._store, request.context.identity))
+    def on_get(self, request: Request, response: falcon.Response) -> None:
+        send(response, visible_records.list_relations(self._store, request.identity))
 
-    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+    def on_post(self, request: Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
         send(
             response,
             relations.create_relation(
                 self._store,
-                request.context.identity,
+                request.identity,
                 payload,
                 idempotency=idempotency_key_of(request),
             ),
@@ -180,29 +177,29 @@ class RelationsResource(StructureResource):
 
 
 class CollectionRelationsResource(StructureResource):
-    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+    def on_get(self, request: Request, response: falcon.Response, collection: str) -> None:
         send(
             response,
-            visible_records.list_relations(self._store, request.context.identity, collection),
+            visible_records.list_relations(self._store, request.identity, collection),
         )
 
 
 class RelationResource(StructureResource):
     def on_get(
-        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+        self, request: Request, response: falcon.Response, collection: str, field: str
     ) -> None:
         send(
             response,
-            visible_records.read_relation(self._store, request.context.identity, collection, field),
+            visible_records.read_relation(self._store, request.identity, collection, field),
         )
 
     def on_patch(
-        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+        self, request: Request, response: falcon.Response, collection: str, field: str
     ) -> None:
         payload = read_json_object(request)
         record = relations.update_relation(
             self._store,
-            request.context.identity,
+            request.identity,
             ManySide(collection, field),
             payload=payload,
             idempotency=idempotency_key_of(request),
@@ -210,12 +207,12 @@ class RelationResource(StructureResource):
         send(response, record)
 
     def on_delete(
-        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+        self, request: Request, response: falcon.Response, collection: str, field: str
     ) -> None:
         require_no_body(request)
         relations.delete_relation(
             self._store,
-            request.context.identity,
+            request.identity,
             ManySide(collection, field),
             idempotency=idempotency_key_of(request),
         )

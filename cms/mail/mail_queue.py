@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from email.headerregistry import Address
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from cms.database.connections import Fetch
+from cms.emails import split_address, split_recipient
 from cms.errors import invalid_payload
 from cms.jobs.task import defer, defer_all
-from cms.mail.addresses import parse_address
 
 TASK = "mail"
 GENERIC = "generic"
@@ -21,6 +22,9 @@ BodyFormat = Literal["text", "markdown", "html"]
 
 # No dots and slashes: the name becomes that of a file.
 _TEMPLATE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+# C0 and C1 controls and every blank, runs of them at once.
+_CONTROLS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +87,42 @@ def post_decoy(fetch: Fetch, mail: Mail) -> None:
 
 def to_payload(mail: Mail) -> dict[str, object]:
     """Return the job's payload of a mail, with an id that stays the same over all attempts."""
-    return {
-        "id": str(uuid.uuid4()),
-        "to": list(mail.to),
-        "template": mail.template,
-        "data": dict(mail.data),
-        "subject": mail.subject,
-        "body": mail.body,
-        "kind": mail.kind,
-        "cc": list(mail.cc),
-        "bcc": list(mail.bcc),
-        "reply_to": list(mail.reply_to),
-        "names": dict(mail.names),
-    }
+    values = {each.name: getattr(mail, each.name) for each in fields(mail)}
+    # JSON has no other mappings than these.
+    values |= {"data": dict(mail.data), "names": dict(mail.names)}
+    return {"id": str(uuid.uuid4()), **values}
 
 
 def from_payload(payload: Mapping[str, Any]) -> QueuedMail:
     """Return the mail of a job's payload."""
     # The names of `to_payload` are those of the fields.
-    fields = dict(payload)
-    mail_id = str(fields.pop("id"))
-    return QueuedMail(mail_id, Mail(**fields))
+    values = dict(payload)
+    return QueuedMail(str(values.pop("id")), Mail(**values))
+
+
+def parse_address(text: str, *, name: str = "") -> Address:
+    """Return an address with its domain in ASCII; raises ValueError for text that is no address."""
+    return Address(one_line(name), *split_address(text))
+
+
+def sender(text: str, *, default_name: str) -> Address:
+    """Return the address of EMAIL_FROM, which is `address` or `Name <address>`.
+
+    `default_name` is the sender's name where EMAIL_FROM has none.
+    """
+    recipient = split_recipient(text)
+    # `Address` quotes a name again where that is necessary.
+    return parse_address(recipient.address, name=recipient.name or default_name)
+
+
+def address_spec(address: Address) -> str:
+    """Return an address as the mail server takes it, without a name."""
+    return f"{address.username}@{address.domain}"
+
+
+def one_line(text: str) -> str:
+    """Return a text for a header: without line breaks, which would begin another header."""
+    return _CONTROLS.sub(" ", text).strip()
 
 
 def _check(mail: Mail) -> None:
@@ -111,19 +130,13 @@ def _check(mail: Mail) -> None:
         raise invalid_payload("A mail needs a recipient", field="to")
     for name in ("to", "cc", "bcc", "reply_to"):
         for address in getattr(mail, name):
-            _check_address(address, name)
+            try:
+                # Templates of flows may put other values than texts there.
+                parse_address(address if isinstance(address, str) else "")
+            except ValueError as error:
+                reason = f"An address of the mail cannot be used: {error}"
+                raise invalid_payload(reason, field=name) from None
     if not _TEMPLATE_NAME.fullmatch(mail.template):
         raise invalid_payload(
             "The name of a mail template has letters, digits, - and _", field="template"
         )
-
-
-def _check_address(address: object, field: str) -> None:
-    text = ""
-    if isinstance(address, str):
-        text = address
-    try:
-        parse_address(text)
-    except ValueError as error:
-        reason = f"An address of the mail cannot be used: {error}"
-        raise invalid_payload(reason, field=field) from None

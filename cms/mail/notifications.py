@@ -43,13 +43,8 @@ def notify_all(fetch: Fetch, notices: Sequence[Notice]) -> list[str]:
     for number, notice in enumerate(notices, 1):
         recipients += notice.recipients
         numbers += [number] * len(notice.recipients)
-    columns = (
-        [each.sender for each in notifications],
-        [each.subject for each in notifications],
-        [each.message for each in notifications],
-        [each.collection for each in notifications],
-        [each.item for each in notifications],
-    )
+    names = ("sender", "subject", "message", "collection", "item")
+    columns = [[getattr(each, name) for each in notifications] for name in names]
     rows = fetch(statement("insert_notifications"), (*columns, recipients, numbers))
     mails: list[Mail] = []
     # A dict instead of a set keeps the order.
@@ -68,7 +63,4 @@ def notify_all(fetch: Fetch, notices: Sequence[Notice]) -> list[str]:
 def mail_notifications(fetch: Fetch, keys: Sequence[str]) -> None:
     """Post mails of notifications that have been written to those recipients who want them."""
     rows = fetch(statement("find_notification_mails"), (list(keys),))
-    mails = []
-    for address, subject, message in rows:
-        mails.append(Mail([address], subject=subject, body=message))
-    post_all(fetch, mails)
+    post_all(fetch, [Mail([row[0]], subject=row[1], body=row[2]) for row in rows])

@@ -13,8 +13,7 @@ from cms.config import Config
 from cms.database.connections import Database
 from cms.database.statements import statement
 from cms.jobs.task import Job, PermanentError
-from cms.mail.addresses import address_spec, one_line, parse_address, sender
-from cms.mail.mail_queue import Mail, from_payload
+from cms.mail.mail_queue import Mail, address_spec, from_payload, one_line, parse_address, sender
 from cms.mail.render import RenderedMail, render
 from cms.mail.smtp import deliver
 

@@ -13,7 +13,7 @@ from email.message import EmailMessage
 
 from cms.config import Config
 from cms.jobs.task import JobError, PermanentError
-from cms.mail.addresses import one_line
+from cms.mail.mail_queue import one_line
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,6 @@ def deliver(
     A mail that the server took for some recipients only counts as sent: the others are logged.
     """
     with _mapped_errors(), _smtp_connection(config) as server:
-        _log_in(server, config)
         refusals = server.send_message(message, sender, list(recipients))
     if refusals:
         log.error("the mail server took a mail, but not for %s", _reasons(refusals))
@@ -43,38 +42,30 @@ def deliver(
 def probe(config: Config) -> None:
     """Ask the mail server whether it would take a mail, without one; raises `JobError`."""
     with _mapped_errors(), _smtp_connection(config) as server:
-        _log_in(server, config)
         server.ehlo_or_helo_if_needed()
         code, answer = server.noop()
         if code != 250:
             raise smtplib.SMTPResponseException(code, answer)
 
 
-def _log_in(server: smtplib.SMTP, config: Config) -> None:
-    if config.email_smtp_user and config.email_smtp_password:
-        server.login(config.email_smtp_user, config.email_smtp_password)
-
-
 @contextmanager
 def _smtp_connection(config: Config) -> Iterator[smtplib.SMTP]:
-    host = config.email_smtp_host or ""
-    port = config.email_smtp_port
+    """Yield a connection to the mail server, logged in where the settings name a user."""
     context = ssl.create_default_context()
-    if config.email_smtp_secure:
-        with _SmtpConnection(host, port, context) as server:
-            yield server
-        return
-    with _SmtpConnection(host, port) as server:
+    tls = context if config.email_smtp_secure else None
+    with _SmtpConnection(config.email_smtp_host or "", config.email_smtp_port, tls) as server:
         # No silent way back: a server, or somebody in between, that offers no TLS is an error.
-        if not config.email_smtp_ignore_tls:
+        if tls is None and not config.email_smtp_ignore_tls:
             server.starttls(context=context)
+        if config.email_smtp_user and config.email_smtp_password:
+            server.login(config.email_smtp_user, config.email_smtp_password)
         yield server
 
 
 class _SmtpConnection(smtplib.SMTP):
     """A connection that ends after `MAX_SECONDS`; with a context it is TLS from the first byte."""
 
-    def __init__(self, host: str, port: int, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, host: str, port: int, context: ssl.SSLContext | None) -> None:
         self._context = context
         self._handle: socket.socket | None = None
         self._timer = threading.Timer(MAX_SECONDS, self._hang_up)
@@ -151,10 +142,9 @@ def _refusal(code: int, reason: str) -> JobError:
 
 
 def _reasons(refusals: _Refusals) -> str:
-    reasons: list[str] = []
-    for address, (code, text) in refusals.items():
-        reasons.append(f"{address} ({code} {_decoded(text)})")
-    return "; ".join(reasons)
+    return "; ".join(
+        f"{address} ({code} {_decoded(text)})" for address, (code, text) in refusals.items()
+    )
 
 
 def _decoded(text: bytes | str) -> str:

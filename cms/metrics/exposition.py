@@ -14,8 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from cms.metrics.families import FAMILIES, Family
-from cms.metrics.metrics import Metrics
-from cms.metrics.process_values import Labels, SeriesKey, stored_values
+from cms.metrics.metrics import Labels, Metrics, SeriesKey, stored_values
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -66,10 +65,8 @@ class _Collector(Collector):
 
 def _add(sums: dict[SeriesKey, list[float]], series: Sums) -> None:
     for key, numbers in series.items():
-        if key in sums:
-            sums[key] = [a + b for a, b in zip(sums[key], numbers, strict=True)]
-        else:
-            sums[key] = numbers
+        before = sums.get(key, [0.0] * len(numbers))
+        sums[key] = [a + b for a, b in zip(before, numbers, strict=True)]
 
 
 def _metric(family: Family, sums: Sums) -> Metric:

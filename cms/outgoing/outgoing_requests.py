@@ -16,7 +16,7 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -28,6 +28,7 @@ import certifi
 from cms import zlib_windows
 from cms.distribution import DISTRIBUTION
 from cms.outgoing.outgoing_addresses import (
+    Address,
     AddressDenied,
     AddressFilter,
     HostResolver,
@@ -36,7 +37,6 @@ from cms.outgoing.outgoing_addresses import (
     port_of,
     resolve_host,
 )
-from cms.outgoing.special_networks import Address
 
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
@@ -133,9 +133,7 @@ def fetch(
             _connection(target, addresses, deadline, ssl_context) as connection,
             _send_request(connection, request, target) as response,
         ):
-            location = None
-            if request.follows_redirects:
-                location = _location_of(response)
+            location = _location_of(response) if request.follows_redirects else None
             if location is None:
                 headers = {
                     name.lower(): _in_utf8(value) for name, value in response.headers.items()
@@ -241,12 +239,9 @@ def _with_tls(
     try:
         return ssl_context.wrap_socket(plain_socket, server_hostname=target.hostname)
     except (OSError, ValueError) as error:
-        reason = "it speaks no TLS"
-        if isinstance(error, ssl.SSLCertVerificationError):
-            reason = error.verify_message
-        raise FetchError(
-            f"its certificate is not trusted or the handshake fails: {reason}"
-        ) from None
+        reason = getattr(error, "verify_message", "it speaks no TLS")
+        sentence = f"its certificate is not trusted or the handshake fails: {reason}"
+        raise FetchError(sentence) from None
 
 
 @cache
@@ -295,13 +290,20 @@ def _redirect(request: OutgoingRequest, location: str, status: int) -> OutgoingR
     except ValueError:
         raise AddressDenied("it redirects to what is no address") from None
     if _becomes_get(request.method, status):
-        headers = _without(request.headers, _BODY_HEADERS)
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in _BODY_HEADERS
+        }
         request = replace(request, method="GET", headers=headers, body=None)
     if is_same_origin:
         return replace(request, url=url)
     if request.body is not None:
         raise AddressDenied("it redirects to another server, which is not sent the body")
-    return replace(request, url=url, headers=_only(request.headers, _HARMLESS_HEADERS))
+    headers = {
+        name: value for name, value in request.headers.items() if name.lower() in _HARMLESS_HEADERS
+    }
+    return replace(request, url=url, headers=headers)
 
 
 def _becomes_get(method: str, status: int) -> bool:
@@ -314,14 +316,6 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     """Return scheme, host and port; raises ValueError for an invalid address."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, port_of(parts)
-
-
-def _without(headers: Mapping[str, str], names: Container[str]) -> Mapping[str, str]:
-    return {name: value for name, value in headers.items() if name.lower() not in names}
-
-
-def _only(headers: Mapping[str, str], names: Container[str]) -> Mapping[str, str]:
-    return {name: value for name, value in headers.items() if name.lower() in names}
 
 
 def _body(response: http.client.HTTPResponse, deadline: float, max_bytes: int) -> Iterator[bytes]:

@@ -16,11 +16,13 @@ import sys
 import threading
 
 from cms.processes.forks import register_for_forks
-from cms.processes.processors import all_processors
+from cms.processes.machine import all_processors
 
 # Not the service's other variables: they hold secrets, and jobs may come from anybody.
 _INHERITED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONHOME", "TMPDIR", "LANG")
 _END_SECONDS = 1.0
+IDLE_SECONDS = 60.0
+"""How long a child waits for its next job."""
 
 
 class ChildEnded(Exception):
@@ -151,3 +153,9 @@ def _environment() -> dict[str, str]:
     # started.
     environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     return environment
+
+
+def waits_for_job() -> bool:
+    """Wait for the next job, or the end of the input; false where neither comes for a while."""
+    readable, _, _ = select.select([sys.stdin], [], [], IDLE_SECONDS)
+    return bool(readable)

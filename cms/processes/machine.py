@@ -1,15 +1,19 @@
-"""The memory and the cores that this process may use: in a container often less than there is."""
+"""The memory and the cores that this process may use: in a container often less than there is.
+
+The interpreter's lock lets one thread of a process run at a time. On several processors the threads
+only hand the lock from one to another, which takes longer than the work for a short request. So a
+web worker may keep its threads on one processor. What runs beside the lock (child processes, hashes
+of passwords) uses them all.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-from cms.processes.processors import available_processors
 
 MEBIBYTE = 2**20
 GIBIBYTE = 2**30
@@ -22,6 +26,10 @@ OWN_CGROUPS = Path("/proc/self/cgroup")
 
 MEMORY_FILES = ("memory.max", "memory.limit_in_bytes")
 """The limit of a cgroup of version 2, and of version 1."""
+
+_THIS_THREAD = 0
+
+_all: frozenset[int] = frozenset()  # those of the process, while its threads are kept on one
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +94,42 @@ def _core_limits(folder: Path) -> Iterator[int]:
         limit = int((folder / "cpu.cfs_quota_us").read_text())
         if limit > 0:  # -1 is no limit
             yield max(math.ceil(limit / int((folder / "cpu.cfs_period_us").read_text())), 1)
+
+
+def available_processors() -> tuple[int, ...]:
+    """Return the numbers of the processors that this process may use; none if none can be chosen.
+
+    Linux alone lets a program choose, and not in every sandbox.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return ()
+    try:
+        return tuple(sorted(_all or os.sched_getaffinity(_THIS_THREAD)))
+    except OSError:
+        return ()
+
+
+def keep_on(processor: int) -> None:
+    """Keep this thread, and all that it will start, on one processor, if the system allows it."""
+    global _all
+    available = frozenset(available_processors())
+    with suppress(OSError):
+        os.sched_setaffinity(_THIS_THREAD, (processor,))
+        _all = available
+
+
+@contextmanager
+def all_processors() -> Iterator[None]:
+    """Let this thread, and the processes and threads that it starts here, use all processors."""
+    if not _all:
+        yield
+        return
+    before = os.sched_getaffinity(_THIS_THREAD)
+    # The system refuses if it has taken all of them away: then the thread stays where it is.
+    with suppress(OSError):
+        os.sched_setaffinity(_THIS_THREAD, _all)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.sched_setaffinity(_THIS_THREAD, before)

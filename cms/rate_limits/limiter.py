@@ -84,16 +84,13 @@ def rate_limiter(config: Config, secret: str) -> RateLimiter | None:
     """Return the limiter of the settings, or None where they turn it off."""
     if not config.rate_limiter_enabled:
         return None
-    return RateLimiter(_counters(config), config, secret)
+    counters: Counters = PROCESS_TABLE
+    if config.redis is not None:
+        # Only here: its library is an extra.
+        from cms.rate_limits.redis_counters import RedisCounters
 
-
-def _counters(config: Config) -> Counters:
-    if config.redis is None:
-        return PROCESS_TABLE
-    # Only here: its library is an extra.
-    from cms.rate_limits.redis_counters import RedisCounters
-
-    return FallbackCounters(RedisCounters(config.redis), PROCESS_TABLE)
+        counters = FallbackCounters(RedisCounters(config.redis), PROCESS_TABLE)
+    return RateLimiter(counters, config, secret)
 
 
 def _network_of(address: str) -> str:

@@ -53,9 +53,7 @@ class RedisCounters:
         """Count a request in a window for each of the limits; raises `RedisLost`."""
         # The braces put all keys of a client on one server of a cluster.
         keys = [f"{PREFIX}:{{{key.hex()}}}:{limit.seconds}" for limit in limits]
-        arguments: list[int] = []
-        for limit in limits:
-            arguments += [limit.amount, limit.seconds * 1000]
+        arguments = [each for limit in limits for each in (limit.amount, limit.seconds * 1000)]
         try:
             answer = self._count(keys, arguments)
         except RedisError as error:

@@ -53,24 +53,21 @@ class SharedTable:
 
     def acquire(self, key: bytes, limits: Sequence[Limit]) -> Usage:
         """Count a request in a window for each of the limits, of which there are one or two."""
-        start = self._start_of(key)
         with self.lock:
-            position = self._memory.find(key, start, start + _BUCKET_BYTES)
+            position = self._position_of(key)
             stored = self._windows_at(position)
             windows, usage = acquire(stored[: len(limits)], limits, self._clock())
             changed = windows + stored[len(limits) :]
             # A refused request takes no entry.
             if changed != stored:
-                self._write(position if position >= 0 else self._entry_for(key, start), changed)
+                self._write(key, position, changed)
         return usage
 
     def keep(self, key: bytes, seconds: float) -> None:
         """Begin a window of so many seconds from now."""
-        start = self._start_of(key)
         with self.lock:
-            position = self._memory.find(key, start, start + _BUCKET_BYTES)
             window = (1, self._clock() + seconds)
-            self._write(position if position >= 0 else self._entry_for(key, start), (window, NEVER))
+            self._write(key, self._position_of(key), (window, NEVER))
 
     def is_kept(self, key: bytes) -> bool:
         """Tell whether a window that `keep` began has not ended yet."""
@@ -78,15 +75,19 @@ class SharedTable:
 
     def windows(self, key: bytes) -> tuple[Window, ...]:
         """Return the windows of a key; those of an unknown one are `NEVER`."""
-        start = self._start_of(key)
         with self.lock:
-            return self._windows_at(self._memory.find(key, start, start + _BUCKET_BYTES))
+            return self._windows_at(self._position_of(key))
 
     def close(self) -> None:
         """Do nothing: the table is that of the process, and may have other users."""
 
     def _start_of(self, key: bytes) -> int:
         return int.from_bytes(key[:4], "little") % self._buckets * _BUCKET_BYTES
+
+    def _position_of(self, key: bytes) -> int:
+        """Return where the entry of a key begins; a negative number for none."""
+        start = self._start_of(key)
+        return self._memory.find(key, start, start + _BUCKET_BYTES)
 
     def _windows_at(self, position: int) -> tuple[Window, ...]:
         if position < 0:
@@ -98,7 +99,13 @@ class SharedTable:
             (self._counts[count + 1], self._ends[end + 1]),
         )
 
-    def _write(self, position: int, windows: tuple[Window, ...]) -> None:
+    def _write(self, key: bytes, position: int, windows: tuple[Window, ...]) -> None:
+        """Write the windows of a key, whose entry is at `position` if it has one."""
+        if position < 0:
+            position = self._new_entry(key)
+        self._write_windows(position, windows)
+
+    def _write_windows(self, position: int, windows: tuple[Window, ...]) -> None:
         """Write the windows of an entry.
 
         The ends come last: a process that is killed before leaves a window that has ended, and not
@@ -106,22 +113,20 @@ class SharedTable:
         """
         count = (position + _COUNTS_AT) // 4
         end = (position + _ENDS_AT) // 8
-        first, second = windows
-        self._counts[count], first_end = first
-        self._counts[count + 1], second_end = second
-        self._ends[end] = first_end
-        self._ends[end + 1] = second_end
+        for index, window in enumerate(windows):
+            self._counts[count + index] = window[0]
+        for index, window in enumerate(windows):
+            self._ends[end + index] = window[1]
 
-    def _entry_for(self, key: bytes, start: int) -> int:
+    def _new_entry(self, key: bytes) -> int:
         """Return the position of the entry that a new key of a bucket takes."""
+        start = self._start_of(key)
         bucket = self._memory[start : start + _BUCKET_BYTES]
-        ends = []
-        for *_, end, other_end in _ENTRY.iter_unpack(bucket):
-            ends.append(max(end, other_end))
+        ends = [max(entry[-2:]) for entry in _ENTRY.iter_unpack(bucket)]
         position = start + ends.index(min(ends)) * _ENTRY.size
         # The windows first: a process that is killed in between must not leave a key with the
         # counts of another one.
-        self._write(position, (NEVER, NEVER))
+        self._write_windows(position, (NEVER, NEVER))
         self._memory[position : position + KEY_BYTES] = key
         return position
 

@@ -57,7 +57,7 @@ def acquire(
     There is a window for each limit. A request passes if every window has room; one that does not
     pass takes no room from any, and begins none.
     """
-    changed: list[Window] = []
+    counted: list[Window] = []
     fewest_left = math.inf
     amount = 0
     end_of_fewest = 0.0
@@ -69,53 +69,23 @@ def acquire(
             requests = 0
             end = latest_end
         left = limit.amount - requests
+        if left < 0:
+            left = 0
         if left < fewest_left or (left == fewest_left and end > end_of_fewest):
             fewest_left = left
             amount = limit.amount
             end_of_fewest = end
-        changed.append((requests + 1, end))
-    if fewest_left <= 0:
-        return _refuse(windows, limits, now)
-    return tuple(changed), Usage(True, amount, int(fewest_left) - 1, end_of_fewest - now)
-
-
-def _current(window: Window, limit: Limit, now: float) -> Window:
-    _, end = window
-    if now < end <= now + limit.seconds:
-        return window
-    return 0, now + limit.seconds
-
-
-def _tightest(windows: Sequence[Window], limits: Sequence[Limit]) -> int:
-    """Return the index of the window with the fewest requests left, and of the latest end."""
-    tightest = 0
-    fewest = math.inf
-    latest_end = 0.0
-    for index, ((requests, end), limit) in enumerate(zip(windows, limits, strict=True)):
-        remaining = max(0, limit.amount - requests)
-        if remaining < fewest or (remaining == fewest and end > latest_end):
-            tightest = index
-            fewest = remaining
-            latest_end = end
-    return tightest
-
-
-def _refuse(
-    stored: Sequence[Window], limits: Sequence[Limit], now: float
-) -> tuple[tuple[Window, ...], Usage]:
-    """Return the windows; those that refuse for the first time count one request more."""
-    current = [_current(window, limit, now) for window, limit in zip(stored, limits, strict=True)]
-    tightest = _tightest(current, limits)
-    seconds_left = current[tightest][1] - now
+        counted.append((requests + 1, end))
+    if fewest_left > 0:
+        return tuple(counted), Usage(True, amount, int(fewest_left) - 1, end_of_fewest - now)
+    # Of a refused request, only windows keep a count that refuse for the first time.
     is_first = False
-    changed = []
-    for before, (requests, end), limit in zip(stored, current, limits, strict=True):
-        if requests == limit.amount:
+    kept = list(windows)
+    for index, ((requests, end), limit) in enumerate(zip(counted, limits, strict=True)):
+        if requests == limit.amount + 1:
             is_first = True
-            changed.append((requests + 1, end))
-        else:
-            changed.append(before)
-    return tuple(changed), Usage(False, limits[tightest].amount, 0, seconds_left, is_first)
+            kept[index] = (requests, end)
+    return tuple(kept), Usage(False, amount, 0, end_of_fewest - now, is_first)
 
 
 def tighter(usage: Usage, other: Usage) -> Usage:

@@ -138,7 +138,7 @@ def complete_change(
     # A field that a change does not name keeps the value that it has.
     for fields in (auto_fields.required, auto_fields.not_null):
         for field in fields:
-            if _is_null(values, field.name):
+            if field.name in values and values[field.name] is None:
                 problems.append(missing(field))
     return problems
 

@@ -206,6 +206,22 @@ class Collection:
     """The last ids of activity and revisions of a dropped collection that had the same name."""
     checks: Mapping[str, CheckConstraint] = field(default_factory=dict)
     """The checks of the table by their names."""
+    is_singleton: bool = field(init=False, compare=False)
+    is_writable: bool = field(init=False, compare=False)
+    """Whether items can be written.
+
+    Views, tables without a primary key of one column, and most system tables can only be read.
+    """
+
+    def __post_init__(self) -> None:
+        # Attributes, as every request asks for them.
+        is_writable = (
+            self.kind is Kind.TABLE
+            and self.primary_key is not None
+            and (not self.is_system or system_table(self.name).is_writable)
+        )
+        object.__setattr__(self, "is_writable", is_writable)
+        object.__setattr__(self, "is_singleton", bool(self.meta and self.meta.get("singleton")))
 
     @property
     def key(self) -> Field:
@@ -219,10 +235,6 @@ class Collection:
         if not self.meta or "accountability" not in self.meta:
             return "all"
         return self._text_setting("accountability")
-
-    @property
-    def is_singleton(self) -> bool:
-        return bool(self.meta and self.meta.get("singleton"))
 
     @property
     def group(self) -> str | None:
@@ -254,18 +266,6 @@ class Collection:
         if isinstance(value, str):
             return value
         return None
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether items can be written.
-
-        Views, tables without a primary key of one column, and most system tables can only be read.
-        """
-        return (
-            self.kind is Kind.TABLE
-            and self.primary_key is not None
-            and (not self.is_system or system_table(self.name).is_writable)
-        )
 
     @property
     def has_secrets(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cms.database.connections import Transaction
 from cms.errors import abbreviated, invalid_payload
-from cms.flows.definition.graph import ENDS
+from cms.flows.definition.flow import ENDS
 from cms.items.write import item_writes
 from cms.items.write.calls import CHANGE, CREATE, DELETE, PUT, WriteCall, WriteIntent, new_call
 from cms.mappings import without

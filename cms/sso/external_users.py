@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
-from cms.auth.account_history import record_activity, user_recorder
+from cms.auth.account_transactions import account_attempts, record_activity, user_recorder
 from cms.auth.sessions import end_sessions
-from cms.auth.transactions import in_transaction
-from cms.auth.user_filters import UserFilters, write_user
+from cms.auth.user_filters import UserFilters, user_writes
 from cms.config.providers import Provider
 from cms.database.connections import Transaction
 from cms.database.statements import statement
@@ -43,21 +41,19 @@ class ExternalAccount(NamedTuple):
 def pending_account(store: Store, provider: Provider, user: str) -> ExternalAccount | None:
     """Return the user of a login that waits for its second factor."""
     rows = store.database.fetch_primary(statement("find_pending_account"), (user, provider.name))
-    if not rows:
-        return None
-    return ExternalAccount(*rows[0])
+    return ExternalAccount(*rows[0]) if rows else None
 
 
 def end_sessions_of(store: Store, provider: Provider, identifier: str, client: ClientInfo) -> None:
     """End all sessions of a user whom the provider has logged out; of an unknown one none."""
-
-    def end(transaction: Transaction) -> None:
-        values = (provider.name, identifier)
-        for user, *_ in transaction.execute(statement("find_external_account"), values):
-            end_sessions(transaction, user)
-            record_activity(transaction, "logout", user=user, client=client, comment=provider.name)
-
-    in_transaction(store, end)
+    values = (provider.name, identifier)
+    for attempt in account_attempts(store):
+        with attempt as transaction:
+            for user, *_ in transaction.execute(statement("find_external_account"), values):
+                end_sessions(transaction, user)
+                record_activity(
+                    transaction, "logout", user=user, client=client, comment=provider.name
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +88,7 @@ class ExternalAccounts:
         rows = self.store.database.fetch_primary(
             statement("find_external_account"), (self.provider.name, identifier)
         )
-        if not rows:
-            return None
-        return ExternalAccount(*rows[0])
+        return ExternalAccount(*rows[0]) if rows else None
 
     def _require_own_address(self, profile: Profile) -> None:
         """Raise `Refused` for an address that identifies the user, and is not verified."""
@@ -111,8 +105,9 @@ class ExternalAccounts:
         self._require_registration(profile)
         role = self._role_of(profile)
         self._require_role(role)
-        insert = partial(self._insert, profile, role)
-        write_user(self.store, insert, verb="create", client=self.client)
+        for attempt in user_writes(self.store, verb="create", client=self.client):
+            with attempt as transaction:
+                self._insert(profile, role, transaction, attempt.filters)
 
     def _require_registration(self, profile: Profile) -> None:
         """Raise `Refused` for somebody who gets no account."""
@@ -163,15 +158,15 @@ class ExternalAccounts:
     # The next logins
 
     def _synchronise(self, profile: Profile, account: ExternalAccount) -> None:
-        changes: dict[str, str | None] = {}
-        for name, value in self._synchronised_values(profile, account).items():
-            if value != getattr(account, name):
-                changes[name] = value
+        values = self._synchronised_values(profile, account)
+        changes = {name: each for name, each in values.items() if each != getattr(account, name)}
+        if not changes:
+            return
         if "role" in changes:
             self._require_role(changes["role"])
-        if changes:
-            update = partial(self._update, account, changes)
-            write_user(self.store, update, verb="update", client=self.client)
+        for attempt in user_writes(self.store, verb="update", client=self.client):
+            with attempt as transaction:
+                self._update(account, changes, transaction, attempt.filters)
 
     def _synchronised_values(
         self, profile: Profile, account: ExternalAccount
@@ -233,9 +228,7 @@ class ExternalAccounts:
     def _require_role(self, role: str | None) -> None:
         if role is None:
             return
-        rows = self.store.database.fetch_primary(statement("role_exists"), (role,))
-        exists = rows[0][0]
-        if not exists:
+        if not self.store.database.fetch_primary(statement("role_exists"), (role,))[0][0]:
             raise ProviderError(f"its settings name the role {role}, which does not exist")
 
 

@@ -52,9 +52,7 @@ class DirectoryEntry(NamedTuple):
     def text(self, name: str) -> str | None:
         """Return the first value of an attribute."""
         values = self.attributes.get(name.lower())
-        if not values:
-            return None
-        return values[0].strip() or None
+        return values[0].strip() or None if values else None
 
     @property
     def is_disabled(self) -> bool:
@@ -68,11 +66,7 @@ class DirectoryEntry(NamedTuple):
         # OpenLDAP stores this attribute, but does not refuse the password because of it.
         if _is_past_day(self.text(_EXPIRY)) or _is_past_filetime(self.text(_FILETIME_EXPIRY)):
             return True
-        for name in _LOCKS:
-            lock = self.text(name)
-            if lock is not None and lock.lower() == "true":
-                return True
-        return False
+        return any((self.text(name) or "").lower() == "true" for name in _LOCKS)
 
 
 class DirectoryAnswer(NamedTuple):
@@ -208,9 +202,7 @@ class DirectoryClient:
         )
         entries = self._search(connection, provider.user_dn, provider.user_scope, condition, names)
         # With two entries it would be unknown whose password it is.
-        if len(entries) != 1:
-            return None
-        return entries[0]
+        return entries[0] if len(entries) == 1 else None
 
     def _groups(self, connection: Any, user: DirectoryEntry) -> tuple[str, ...]:
         """Return the names of a user's groups, and of the groups that these are in."""
@@ -234,9 +226,8 @@ class DirectoryClient:
 
     def _groups_of(self, connection: Any, members: Sequence[str]) -> Sequence[DirectoryEntry]:
         provider = self._provider
-        conditions: list[str] = []
-        for member in members:
-            conditions.append(f"({provider.group_attribute}={escape_filter_chars(member)})")
+        attribute = provider.group_attribute
+        conditions = [f"({attribute}={escape_filter_chars(member)})" for member in members]
         condition = f"(|{''.join(conditions)})"
         return self._search(connection, provider.group_dn, provider.group_scope, condition, ["cn"])
 
@@ -266,11 +257,8 @@ class DirectoryClient:
         result = connection.result
         if result["result"] not in _ANSWERS:
             raise ProviderError(f"it answers a search with {result['description']}")
-        entries: list[DirectoryEntry] = []
-        for response in connection.response or ():
-            if response["type"] == "searchResEntry":
-                entries.append(_entry(response))
-        return entries
+        responses = connection.response or ()
+        return [_entry(each) for each in responses if each["type"] == "searchResEntry"]
 
     def _profile(self, entry: DirectoryEntry, groups: tuple[str, ...]) -> Profile:
         provider = self._provider
@@ -295,9 +283,10 @@ _TROUBLE = frozenset({1, 2, 3, 8, 11, 13, 51, 52, 54, 80})
 
 
 def _entry(response: Mapping[str, Any]) -> DirectoryEntry:
-    attributes: dict[str, list[str]] = {}
-    for name, values in response["raw_attributes"].items():
-        attributes[name.lower()] = [value.decode("utf-8", "replace") for value in values]
+    attributes = {
+        name.lower(): [value.decode("utf-8", "replace") for value in values]
+        for name, values in response["raw_attributes"].items()
+    }
     return DirectoryEntry(response["dn"], attributes)
 
 
@@ -315,6 +304,4 @@ def _is_past_filetime(ticks: str | None) -> bool:
 
 def _name(entry: DirectoryEntry, attribute: str) -> str | None:
     text = entry.text(attribute)
-    if not text:
-        return None
-    return text[:MAX_NAME_LENGTH]
+    return text[:MAX_NAME_LENGTH] if text else None

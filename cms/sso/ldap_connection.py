@@ -99,9 +99,7 @@ def connect(provider: Provider, deadline: Deadline, *, user: str, password: str)
     """
     url = urlsplit(provider.client_url)
     is_encrypted = url.scheme == "ldaps"
-    default_port = 389
-    if is_encrypted:
-        default_port = 636
+    default_port = 636 if is_encrypted else 389
     server = Server(
         url.hostname,
         port=url.port or default_port,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -15,10 +14,8 @@ from authlib.integrations.base_client import OAuthError
 from authlib.integrations.requests_client import OAuth2Session
 
 from cms.config.providers import OPENID, Provider
-from cms.sso.client import BegunLogin, ConfirmedUser
-from cms.sso.discovery import Discovery, Endpoints
-from cms.sso.id_token import Expected, InvalidIdToken, checked_claims
-from cms.sso.login_state import LoginState
+from cms.sso.browser_login import BegunLogin, ConfirmedUser, LoginState
+from cms.sso.openid import Discovery, Endpoints, Expected, InvalidIdToken, checked_claims
 from cms.sso.profile import Profile, profile_from_claims
 from cms.sso.provider_errors import ProviderError, login_refused
 from cms.sso.transport import ProviderTransport, fetch_object
@@ -76,7 +73,12 @@ class OAuthClient:
         with self._session() as session:
             endpoints = self._discovery.endpoints(session)
             self._check_answer(endpoints, answer)
-            tokens = self._tokens(session, endpoints, state, code=answer["code"])
+            try:
+                tokens = self._tokens_of(session, endpoints, self._grant(state, answer["code"]))
+            except OAuthError as error:
+                # A code that was used, or is too old, and also wrong settings of the client.
+                reason = f"no token for the code: {str(error.error)[:60]!r}"
+                raise login_refused(self._provider, reason) from None
             claims = self._id_claims(session, endpoints, state, tokens)
             details = self._details(session, endpoints, claims, token=tokens["access_token"])
         logout_url = self._logout_url(endpoints, tokens)
@@ -96,8 +98,7 @@ class OAuthClient:
             except OAuthError as error:
                 if error.error in _REFUSED_TOKEN:
                     return None
-                reason = f"it renews no token: {str(error.error)[:60]!r}"
-                raise ProviderError(reason) from None
+                raise ProviderError(f"it renews no token: {str(error.error)[:60]!r}") from None
         return _refresh_token(tokens) or token
 
     def check(self) -> None:
@@ -106,7 +107,7 @@ class OAuthClient:
         The answer to an invented code shows whether the provider accepts the client.
         """
         with self._session() as session:
-            endpoints = self._reached(session)
+            endpoints = self._reached_endpoints(session)
             state = LoginState.begin(self._provider.name, None)
             try:
                 self._tokens_of(session, endpoints, self._grant(state, "none"))
@@ -117,9 +118,9 @@ class OAuthClient:
     def reach(self) -> None:
         """Ask for the public documents; raises `ProviderError`."""
         with self._session() as session:
-            self._reached(session)
+            self._reached_endpoints(session)
 
-    def _reached(self, session: OAuth2Session) -> Endpoints:
+    def _reached_endpoints(self, session: OAuth2Session) -> Endpoints:
         endpoints = self._discovery.endpoints(session)
         if endpoints.keys and not self._discovery.keys(session).keys:
             raise ProviderError("the list of keys has none that can be used here")
@@ -152,16 +153,6 @@ class OAuthClient:
         if error or not answer.get("code"):
             # Not the text of the answer: anybody may have written it.
             raise login_refused(self._provider, "the provider or the user said no")
-
-    def _tokens(
-        self, session: OAuth2Session, endpoints: Endpoints, state: LoginState, *, code: str
-    ) -> Mapping[str, Any]:
-        try:
-            return self._tokens_of(session, endpoints, self._grant(state, code))
-        except OAuthError as error:
-            # A code that was used, or is too old, and also wrong settings of the client.
-            reason = f"no token for the code: {str(error.error)[:60]!r}"
-            raise login_refused(self._provider, reason) from None
 
     def _grant(self, state: LoginState, code: str) -> Mapping[str, str]:
         """Return the parameters with which a code is exchanged for tokens."""
@@ -205,9 +196,8 @@ class OAuthClient:
             nonce=state.nonce(self._secret),
             access_token=tokens["access_token"],
         )
-        keys = partial(self._discovery.keys, session)
         try:
-            return checked_claims(token, expected, keys=keys)
+            return checked_claims(token, expected, self._discovery, session)
         except InvalidIdToken as error:
             raise login_refused(self._provider, str(error)) from None
 
@@ -232,9 +222,7 @@ class OAuthClient:
         # The details come later and so are newer.
         profile = profile_from_claims(self._provider, {**claims, **details})
         # `email_verified` speaks of the `email` beside it, and of no other address.
-        source = claims
-        if "email_verified" in details:
-            source = details
+        source = details if "email_verified" in details else claims
         is_same = str(source.get("email")).strip() == profile.email
         return replace(profile, is_email_verified=profile.is_email_verified and is_same)
 
@@ -251,8 +239,7 @@ def _tokens_by(session: OAuth2Session, url: str, grant: Mapping[str, str]) -> Ma
         # The secret goes nowhere else.
         tokens: Mapping[str, Any] = session.fetch_token(url, allow_redirects=False, **grant)
     except (requests.RequestException, *_UNREADABLE) as error:
-        reason = f"no token comes back ({type(error).__name__})"
-        raise ProviderError(reason) from None
+        raise ProviderError(f"no token comes back ({type(error).__name__})") from None
     token = tokens.get("access_token")
     if not isinstance(token, str) or not token:
         raise ProviderError("no token comes back")
@@ -261,9 +248,7 @@ def _tokens_by(session: OAuth2Session, url: str, grant: Mapping[str, str]) -> Ma
 
 def _refresh_token(tokens: Mapping[str, Any]) -> str | None:
     token = tokens.get("refresh_token")
-    if not isinstance(token, str):
-        return None
-    return token or None
+    return token if isinstance(token, str) and token else None
 
 
 def _add_basic_credentials(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cms.config.providers import Provider
@@ -46,7 +46,7 @@ def profile_from_claims(provider: Provider, claims: Mapping[str, object]) -> Pro
         is_email_verified=is_verified is True or is_verified == "true",
         first_name=_name(claims, provider.first_name_key),
         last_name=_name(claims, provider.last_name_key),
-        groups=tuple(_groups(_value_at(claims, provider.group_claim_name))),
+        groups=_groups(_value_at(claims, provider.group_claim_name)),
     )
 
 
@@ -65,9 +65,7 @@ def _value_at(claims: Mapping[str, object], path: str) -> object:
 def _text(value: object) -> str | None:
     """Return a text for people to read, without spaces around it."""
     text = _exact_text(value)
-    if text is None:
-        return None
-    return text.strip()
+    return None if text is None else text.strip()
 
 
 def _exact_text(value: object) -> str | None:
@@ -75,27 +73,17 @@ def _exact_text(value: object) -> str | None:
     # Some providers count their users.
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    if not isinstance(value, str):
-        return None
-    if value.strip() and _UNSTORABLE.search(value) is None:
+    if isinstance(value, str) and value.strip() and _UNSTORABLE.search(value) is None:
         return value
     return None
 
 
 def _name(claims: Mapping[str, object], path: str) -> str | None:
-    if not path:
-        return None
-    text = _text(_value_at(claims, path))
-    if text is None:
-        return None
-    return text[:MAX_NAME_LENGTH]
+    text = _text(_value_at(claims, path)) if path else None
+    return None if text is None else text[:MAX_NAME_LENGTH]
 
 
-def _groups(value: object) -> Iterator[str]:
-    """Yield the groups of a claim: texts, or one text for a single group."""
-    if not isinstance(value, list):
-        value = [value]
-    for group in value[:MAX_GROUPS]:
-        text = _exact_text(group)
-        if text is not None:
-            yield text
+def _groups(value: object) -> tuple[str, ...]:
+    """Return the groups of a claim: texts, or one text for a single group."""
+    values = value[:MAX_GROUPS] if isinstance(value, list) else [value]
+    return tuple(text for text in map(_exact_text, values) if text is not None)

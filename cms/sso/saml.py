@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, cast
@@ -32,8 +32,7 @@ from cms.auth import tokens
 from cms.config.providers import Provider
 from cms.database.statements import statement
 from cms.errors import Refused
-from cms.sso.client import BegunLogin, ConfirmedUser
-from cms.sso.login_state import LoginState, not_begun
+from cms.sso.browser_login import BegunLogin, ConfirmedUser, LoginState, not_begun
 from cms.sso.profile import Profile, profile_from_claims
 from cms.sso.provider_errors import ProviderError, login_refused, provider_failed
 from cms.sso.saml_security import check_security
@@ -46,6 +45,8 @@ CLOCK_SKEW = timedelta(seconds=Constants.ALLOWED_CLOCK_DRIFT)
 SESSION_LIFE = timedelta(days=365)
 """For the address that ends a session at the provider; the session may end long before."""
 
+NAME_ID = "NameID"
+"""The claim under which the NameID stands."""
 _LOGOUT = "logout at a provider"
 _REFUSALS = (
     OneLogin_Saml2_Error,
@@ -82,13 +83,6 @@ class EndedSession(NamedTuple):
     url: str | None
 
 
-class _SamlSubject(NamedTuple):
-    """Whom an assertion is about, and until when it counts."""
-
-    request: str
-    expires: datetime
-
-
 class SamlClient:
     """Logs users in at one identity provider."""
 
@@ -116,11 +110,10 @@ class SamlClient:
         """
         try:
             answer = self._checked_answer(message)
-            subject = _subject_of(answer, self.addresses)
-            claims = _claims_of(answer)
+            request, end = _subject_of(answer, self.addresses)
             assertion = str(answer.get_assertion_id())
-            expires = subject.expires + CLOCK_SKEW
-            profile = profile_from_claims(self._provider, claims)
+            expires = end + CLOCK_SKEW
+            profile = profile_from_claims(self._provider, _claims_of(answer))
         except ProviderError as error:
             raise provider_failed(self._provider, error) from None
         except _REFUSALS as error:
@@ -128,11 +121,16 @@ class SamlClient:
             # which anybody may have written: so only its beginning is logged.
             reason = str(error)[:200] or type(error).__name__
             raise login_refused(self._provider, reason) from None
-        kept = {**asdict(profile), "logout": _logout_subject(answer)}
+        logout = {
+            "name": answer.get_nameid(),
+            "format": answer.get_nameid_format(),
+            "index": answer.get_session_index(),
+        }
+        kept = {**asdict(profile), "logout": logout}
         values = (
             self._provider.name,
             assertion,
-            subject.request,
+            request,
             jsontext.dumps(kept).decode(),
             expires,
         )
@@ -336,8 +334,13 @@ def _request_at(address: str, parameters: Mapping[str, str]) -> Mapping[str, Any
     }
 
 
-def _subject_of(answer: OneLogin_Saml2_Response, addresses: ServiceAddresses) -> _SamlSubject:
-    """Return the one confirmed subject; raises ValueError if a required value is missing."""
+def _subject_of(
+    answer: OneLogin_Saml2_Response, addresses: ServiceAddresses
+) -> tuple[str, datetime]:
+    """Return the request that the one confirmed subject answers, and until when it counts.
+
+    Raises ValueError if a required value is missing.
+    """
     request = answer.get_in_response_to()
     if not request or len(request) > MAX_REQUEST_ID:
         raise ValueError("nobody has asked for the answer")
@@ -345,18 +348,13 @@ def _subject_of(answer: OneLogin_Saml2_Response, addresses: ServiceAddresses) ->
         raise ValueError("the assertion names no audience")
     path = "/saml:Subject/saml:SubjectConfirmation/saml:SubjectConfirmationData"
     # If only the assertion is signed, nothing else says which request the answer belongs to.
-    for data in _nodes(answer, path):
+    # The toolkit's own way to the assertion whose signature it has checked.
+    for data in answer._query_assertion(path):
         end = data.get("NotOnOrAfter")
         is_for_this = data.get("InResponseTo") == request
         if end and is_for_this and data.get("Recipient") == addresses.answers:
-            return _SamlSubject(request, _time(end))
+            return request, _time(end)
     raise ValueError("no subject is confirmed for this address, this request and a time")
-
-
-def _nodes(answer: OneLogin_Saml2_Response, path: str) -> Sequence[Any]:
-    # The toolkit's own way to the assertion whose signature it has checked.
-    nodes: Sequence[Any] = answer._query_assertion(path)
-    return nodes
 
 
 def _time(text: str) -> datetime:
@@ -374,18 +372,6 @@ def _claims_of(answer: OneLogin_Saml2_Response) -> Mapping[str, object]:
     # The organisation vouches for what its own directory says.
     claims["email_verified"] = True
     return claims
-
-
-NAME_ID = "NameID"
-"""The claim under which the NameID stands."""
-
-
-def _logout_subject(answer: OneLogin_Saml2_Response) -> Mapping[str, str | None]:
-    return {
-        "name": answer.get_nameid(),
-        "format": answer.get_nameid_format(),
-        "index": answer.get_session_index(),
-    }
 
 
 def _is_small(parameters: Mapping[str, str]) -> bool:

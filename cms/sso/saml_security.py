@@ -95,8 +95,7 @@ def _check_element(element: Any, name: str, allowed: frozenset[str]) -> None:
 
 def _digests_in(parent: Any) -> frozenset[str]:
     # In the padding of encryption SHA-1 is the default, and does no harm.
-    is_padding = parent is not None and parent.tag == f"{{{_ENC}}}EncryptionMethod"
-    if is_padding:
+    if parent is not None and parent.tag == f"{{{_ENC}}}EncryptionMethod":
         return _DIGESTS | {f"{_DS}sha1"}
     return _DIGESTS
 
@@ -105,9 +104,7 @@ def _check_signature(signature: Any) -> None:
     """Raise ValueError unless a signature is over the whole element that it stands in."""
     parent = signature.getparent()
     references = list(signature.iter(f"{{{_DS}}}Reference"))
-    identifier = None
-    if parent is not None:
-        identifier = parent.get("ID")
+    identifier = None if parent is None else parent.get("ID")
     if len(references) != 1 or not identifier or references[0].get("URI") != f"#{identifier}":
         raise ValueError("a signature is not that of the element around it")
     if len(list(signature.iter(f"{{{_DS}}}Transform"))) > _MAX_TRANSFORMS:

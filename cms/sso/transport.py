@@ -75,27 +75,22 @@ class ProviderTransport(BaseAdapter):
         """Nothing is kept open."""
 
 
-def fetch_answer(session: OAuth2Session, url: str, *, token: str | None = None) -> Response:
-    """GET an address, with an access token if there is one; raises `ProviderError`."""
+def fetch_object(
+    session: OAuth2Session, url: str, source: str, *, token: str | None = None
+) -> Mapping[str, Any]:
+    """GET the JSON object at an address, with an access token if there is one.
+
+    `source` names it in the text of a `ProviderError`.
+    """
     headers = {"Accept": "application/json"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     try:
         # The token is sent as it came: authlib would look at its dates, and renew it.
-        response: Response = session.get(
-            url, headers=headers, withhold_token=True, allow_redirects=False
-        )
+        response = session.get(url, headers=headers, withhold_token=True, allow_redirects=False)
     except (RequestException, ValueError) as error:
         # Only the kind of the error is reported, because its text may hold the token.
         raise ProviderError(f"a request cannot be sent ({type(error).__name__})") from None
-    return response
-
-
-def fetch_object(
-    session: OAuth2Session, url: str, source: str, *, token: str | None = None
-) -> Mapping[str, Any]:
-    """GET the JSON object at an address; `source` names it in the text of a `ProviderError`."""
-    response = fetch_answer(session, url, token=token)
     if response.status_code != 200:
         raise ProviderError(f"{source} answers with status {response.status_code}")
     try:

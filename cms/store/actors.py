@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from cms import jsontext
 from cms.access.app_access import PUBLIC_SETTINGS_GRANT, app_grants
@@ -14,7 +14,7 @@ from cms.database.statements import statement
 from cms.errors import forbidden, invalid_token
 from cms.schema.model import Version
 from cms.store.counters import check_version
-from cms.store.identity import ANONYMOUS, Identity
+from cms.store.identity import ANONYMOUS, CALLER_FIELDS, Identity
 from cms.store.share_actors import find_share_actor
 from cms.store.snapshot import Snapshot
 
@@ -51,17 +51,18 @@ def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
         statement("find_open_session"), (identity.session, identity.cookie)
     ):
         raise invalid_token()
-    return admit(cached_actor(snapshot, identity, fetch), identity)
+    caller = identity[:CALLER_FIELDS]
+    actor = snapshot.actors.get(caller) or snapshot.share_actors.get(caller)
+    return admit(actor or _looked_up_actor(snapshot, identity, fetch), identity)
 
 
-def cached_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
+def known_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
     """Return a caller that may be unable to act; raises `Refused` for one that does not exist."""
+    return snapshot.actors.get(identity.caller) or _looked_up_actor(snapshot, identity, fetch)
 
+
+def _looked_up_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
     caller = identity.caller
-    # The library's types forget that there may be none.
-    cached = cast("Actor | None", snapshot.actors.get(caller) or snapshot.share_actors.get(caller))
-    if cached is not None:
-        return cached
     rows = fetch(statement("find_actor"), caller)
     # Rights that are newer than the snapshot must not get into its caches.
     check_version(snapshot, Version(*rows[0][:3]))
@@ -97,7 +98,8 @@ def admit(actor: Actor, identity: Identity) -> Actor:
     who still has to set up a second factor.
     """
     # Before the second factor: from other addresses not even that may be set up.
-    require_address(actor.networks, own_address(identity))
+    if actor.networks:
+        require_address(actor.networks, own_address(identity))
     if identity.role:
         return actor
     if actor.lacks_tfa and not identity.may_enrol:

@@ -14,6 +14,7 @@ block must not return: what ends an attempt, such as a commit, can still fail.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from cms.database.error_mapping import Deadlock, Stale, UndefinedName, Unexpecte
 from cms.database.reader import Reader
 from cms.errors import Refused, unavailable
 from cms.schema.model import Version
-from cms.store.actors import find_actor, own_address
+from cms.store.actors import find_actor
 from cms.store.context import RequestContext
 from cms.store.counters import check_version, lock_version
 from cms.store.current_version import current_version
@@ -44,6 +45,7 @@ class _StaleRefusal(NamedTuple):
     message: str
 
 
+@dataclass(slots=True)
 class Retries:
     """The retries of one piece of work: which errors another attempt may not meet.
 
@@ -52,17 +54,12 @@ class Retries:
     same all the time.
     """
 
-    __slots__ = ("_fetch", "_last_error", "database", "deadlocked", "max_attempts", "snapshots")
-
-    def __init__(self, database: Database, snapshots: Snapshots, fetch: Fetch) -> None:
-        self.database = database
-        self.snapshots = snapshots
-        self._fetch = fetch
-        self._last_error: _StaleRefusal | None = None
-        self.deadlocked = False
-        """Whether an attempt ended in a deadlock; the next ones take turns with others."""
-        # Each connection may hold a prepared plan that is out of date, which costs an attempt.
-        self.max_attempts = ATTEMPTS + database.pool_size
+    database: Database
+    snapshots: Snapshots
+    _fetch: Fetch
+    deadlocked: bool = False
+    """Whether an attempt ended in a deadlock; the next ones take turns with others."""
+    _last_error: _StaleRefusal | None = None
 
     def retry_after(self, error: Exception, snapshot: Snapshot, *, locked: bool) -> None:
         """Return if another attempt may help, with newer structure and rights; else raise.
@@ -207,8 +204,7 @@ class ReadAttempt(Attempt):
             if self.reader is database.primary:
                 fetch = transaction.execute
         actor = find_actor(self._snapshot, self.identity, fetch)
-        address = own_address(self.identity)
-        return RequestContext(self._snapshot, actor, fetch, self.reader, address)
+        return RequestContext(self._snapshot, actor, fetch, self.reader, self.identity)
 
     def _finish(self) -> None:
         if self.compares_version and self.context:

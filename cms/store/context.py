@@ -9,6 +9,7 @@ from cms.access.policy import Actor
 from cms.database.connections import Fetch
 from cms.database.reader import Reader
 from cms.query.plan.bindings import Bindings
+from cms.store.identity import ANONYMOUS, Identity
 from cms.store.snapshot import Snapshot
 
 
@@ -18,14 +19,14 @@ class RequestContext(NamedTuple):
     `fetch` asks where the work is done. For a plan that is made within a transaction it uses the
     connection of the transaction: waiting for a second connection while holding the first could
     last for ever. `reader` is there for reads, and runs their statements on the same server.
-    `ip` is the address that the caller's own roles admit, if there is one.
+    `identity` is what the request says of its caller.
     """
 
     snapshot: Snapshot
     actor: Actor
     fetch: Fetch
     reader: Reader | None = None
-    ip: str | None = None
+    identity: Identity = ANONYMOUS
 
     @property
     def reads(self) -> Reader:

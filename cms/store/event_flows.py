@@ -22,13 +22,10 @@ class Event(NamedTuple):
 class CollectionEvents(NamedTuple):
     """The ids of the flows that wait for events of one collection, in the order of their creation.
 
-    Without such flows it is false.
+    Without such flows `by_event` is empty.
     """
 
     by_event: Mapping[Event, tuple[str, ...]]
-
-    def __bool__(self) -> bool:
-        return bool(self.by_event)
 
     def actions(self, verb: str) -> tuple[str, ...]:
         """Return the flows that run after a write of items."""
@@ -55,7 +52,7 @@ class EventFlows(NamedTuple):
         if events is not None:
             return events
         # The name is examined only where flows wait for all collections.
-        if self.of_others and is_system(collection):
+        if self.of_others.by_event and is_system(collection):
             return NO_EVENTS
         return self.of_others
 
@@ -111,7 +108,7 @@ def _waits(row: Mapping[str, Any]) -> Iterator[_Wait]:
     for scope in options.get("scope") or ():
         subject, _, verb = scope.partition(".")
         event = Event(options.get("type", "action"), verb)
-        # Logins are no writes of items: cms/auth/account_history.py finds their flows itself.
+        # Logins are no writes of items: cms/auth/account_transactions.py finds their flows itself.
         if subject == AUTH:
             continue
         if subject != ITEMS:

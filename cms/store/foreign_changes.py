@@ -42,17 +42,17 @@ class ForeignChangeMonitor:
         self._database = database
         self._sources = sources
         self._lock = threading.Lock()
-        self._next_check = monotonic() + CHECK_SECONDS
+        self.next_check = monotonic() + CHECK_SECONDS
+        """When `check` is to be called next, on the clock `monotonic`."""
 
     def check(self) -> None:
-        """Compare if it is time to; one thread does so, the others go on."""
-        # The time first: nearly every request ends here.
-        if monotonic() < self._next_check or not self._lock.acquire(blocking=False):
+        """Compare; one thread does so, the others go on."""
+        if not self._lock.acquire(blocking=False):
             return
         try:
             # The time is set first, so that the next request does not repeat a comparison that
             # fails.
-            self._next_check = monotonic() + CHECK_SECONDS
+            self.next_check = monotonic() + CHECK_SECONDS
             self._compare()
         except (Refused, Stale, UnexpectedError) as error:
             # The request goes on; if the error concerns it, its own statement fails.
@@ -79,4 +79,4 @@ class ForeignChangeMonitor:
         if rows:
             log.info("another program has changed the structure; every process loads it again")
         else:
-            self._next_check = monotonic() + RETRY_SECONDS
+            self.next_check = monotonic() + RETRY_SECONDS

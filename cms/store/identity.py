@@ -25,6 +25,10 @@ class ClientInfo(NamedTuple):
         return user, self.ip, self.user_agent, self.origin
 
 
+CALLER_FIELDS = 6
+"""The first fields of an `Identity`, which name the caller: the parameters of `find_actor`."""
+
+
 class Identity(NamedTuple):
     """The caller that a request names: a user in a session, or the digest of a static token.
 
@@ -41,11 +45,11 @@ class Identity(NamedTuple):
     token: str | None = None
     session: str | None = None
     cookie: str | None = None
+    role: str | None = None
+    email: str | None = None
     client: ClientInfo = ClientInfo()
     may_enrol: bool = False
-    role: str | None = None
     is_service: bool = False
-    email: str | None = None
     may_be_unknown: bool = False
 
     def with_client(self, client: ClientInfo) -> Identity:
@@ -56,11 +60,11 @@ class Identity(NamedTuple):
             self.token,
             self.session,
             self.cookie,
+            self.role,
+            self.email,
             client,
             self.may_enrol,
-            self.role,
             self.is_service,
-            self.email,
             self.may_be_unknown,
         )
 
@@ -86,7 +90,7 @@ class Identity(NamedTuple):
 
     @property
     def caller(self) -> tuple[str | None, ...]:
-        """The caller without its address: the parameters of the statement `find_actor`."""
+        """The caller without its address."""
         return self.user, self.token, self.session, self.cookie, self.role, self.email
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Set
 
 from cms.database.connections import Database
 from cms.database.error_mapping import Stale
-from cms.store.actors import find_actor, own_address
+from cms.store.actors import find_actor
 from cms.store.attempts import ReadAttempt, Retries
 from cms.store.context import RequestContext
 from cms.store.current_version import current_version
@@ -71,8 +71,7 @@ class _ReplicaAttempt(ReadAttempt):
     def _open(self) -> RequestContext:
         # A session moves no counter, and a new one may be unknown to the replica.
         actor = find_actor(self._snapshot, self.identity, self._retries.database.fetch_primary)
-        address = own_address(self.identity)
-        return RequestContext(self._snapshot, actor, self.reader.fetch, self.reader, address)
+        return RequestContext(self._snapshot, actor, self.reader.fetch, self.reader, self.identity)
 
     def _retry_after(self, failure: Exception) -> None:
         if isinstance(failure, Stale):

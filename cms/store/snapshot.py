@@ -92,9 +92,10 @@ class Snapshot:
     )
     """Descriptions of the service for callers: OpenAPI, types of clients."""
 
-    @property
-    def catalogue(self) -> Catalogue:
-        return self.structure.catalogue
+    catalogue: Catalogue = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "catalogue", self.structure.catalogue)
 
     def statement_texts(self) -> Set[str]:
         """Return the texts of all cached statements."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterator, Mapping
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from cms.config import Config
 from cms.database.connections import Database, single_values
 from cms.database.statements import statement
 from cms.hashing.passwords import Passwords
-from cms.processes.wait_slots import WaitSlots
+from cms.processes.slots import WaitSlots
 from cms.query.language.parse import PageSizes
 from cms.store.attempts import ATTEMPTS, ReadAttempt, Retries
 from cms.store.foreign_changes import ForeignChangeMonitor, SnapshotSource
@@ -86,7 +87,8 @@ class Store:
         Later ones lock the counters, which ends changes of structure and rights. Statements of
         reads select the counters; for others there is `unversioned_reads`.
         """
-        self._monitor.check()
+        if monotonic() >= self._monitor.next_check:
+            self._monitor.check()
         reader = self.database.primary if from_primary else self._reader
         if self._replica and not from_primary:
             attempt = self._replica.attempt(identity, compares_version=compares_version)
@@ -95,7 +97,8 @@ class Store:
             if attempt and attempt.is_done:
                 return
         retries = Retries(self.database, self.snapshots, reader.fetch)
-        for number in range(retries.max_attempts):
+        # Each connection may hold a prepared plan that is out of date, which costs an attempt.
+        for number in range(ATTEMPTS + self.database.pool_size):
             snapshot = self.snapshots.current()
             attempt = ReadAttempt(retries, identity, snapshot, locked=number >= ATTEMPTS)
             attempt.reader = reader
@@ -126,7 +129,8 @@ class Store:
         With `idempotency` a call that was answered before gets the same answer and writes nothing.
         A write that `changes_rights` locks the counters before it writes.
         """
-        self._monitor.check()
+        if monotonic() >= self._monitor.next_check:
+            self._monitor.check()
         return Write(
             Retries(self.database, self.snapshots, self.database.fetch_primary),
             self.passwords,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from cms.access.policy import Actor
@@ -14,7 +15,7 @@ from cms.database.statements import statement
 from cms.errors import Refused, forbidden, invalid_payload, unavailable
 from cms.hashing.passwords import Passwords, limited_hashing
 from cms.schema.model import Version
-from cms.store.actors import actor_of, admit, find_actor, own_address
+from cms.store.actors import actor_of, admit, find_actor
 from cms.store.attempts import ATTEMPTS, Attempt, Retries
 from cms.store.context import RequestContext
 from cms.store.counters import check_version, lock_version
@@ -31,6 +32,7 @@ UNLOCKED_ATTEMPTS = 2
 """Attempts at a write that do not lock the counters; later ones do."""
 
 
+@dataclass
 class Write(Generic[T]):
     """A write: the attempts at it, and what it answers.
 
@@ -44,27 +46,19 @@ class Write(Generic[T]):
     of a body, None for none, or the value of `data`. An answer of work that raises is not stored.
     """
 
-    def __init__(
-        self,
-        retries: Retries,
-        passwords: Passwords,
-        identity: Identity,
-        *,
-        idempotency: Idempotency | None = None,
-        changes_rights: bool = False,
-    ) -> None:
-        self.retries = retries
-        self.passwords = passwords
-        self.identity = identity
-        self.idempotency = idempotency
-        self.changes_rights = changes_rights
-        self.answer = cast(T, None)
-        self.is_repeated = False
-        """Whether the call was answered before, so that nothing is written."""
+    retries: Retries
+    passwords: Passwords
+    identity: Identity
+    idempotency: Idempotency | None = None
+    changes_rights: bool = False
+    answer: T = cast(T, None)  # noqa: RUF009 - a constant
+    is_repeated: bool = False
+    """Whether the call was answered before, so that nothing is written."""
 
     def __iter__(self) -> Iterator[WriteAttempt]:
+        # Each connection may hold a prepared plan that is out of date, which costs an attempt.
         unlocked = 0 if self.changes_rights else UNLOCKED_ATTEMPTS
-        for number in range(self.retries.max_attempts):
+        for number in range(ATTEMPTS + self.retries.database.pool_size):
             attempt = WriteAttempt(
                 self, self.retries.snapshots.current(), locked=number >= unlocked
             )
@@ -100,17 +94,14 @@ class WriteAttempt(Attempt):
     all others that had one.
     """
 
-    __slots__ = ("_transaction", "_write")
+    __slots__ = ("_transaction", "_write", "has_begun")
 
     def __init__(self, write: Write[T], snapshot: Snapshot, *, locked: bool) -> None:
         super().__init__(write.retries, write.identity, snapshot, locked=locked)
         self._write = write
         self._transaction: Transaction | None = None
-
-    @property
-    def has_begun(self) -> bool:
+        self.has_begun = False
         """Whether its transaction has begun."""
-        return self._transaction is not None
 
     def begin_transaction(self) -> Transaction:
         """Return the transaction of the attempt, begun at the first call.
@@ -119,6 +110,7 @@ class WriteAttempt(Attempt):
         """
         if self._transaction is None:
             self._transaction = self._stack.enter_context(self._retries.database.transaction())
+            self.has_begun = True
             check_version(self._snapshot, current_version(self._transaction.execute))
         return self._transaction
 
@@ -142,12 +134,13 @@ class WriteAttempt(Attempt):
         else:
             check_version(self._snapshot, current_version(transaction.execute))
         self._transaction = transaction
+        self.has_begun = True
         context = self._new_context(transaction.execute)
         return None if write.is_answered(transaction) else context
 
     def _new_context(self, fetch: Fetch) -> RequestContext:
         actor = find_actor(self._snapshot, self.identity, fetch)
-        return RequestContext(self._snapshot, actor, fetch, ip=own_address(self.identity))
+        return RequestContext(self._snapshot, actor, fetch, identity=self.identity)
 
     def _finish(self) -> None:
         if self.context and self._transaction:
@@ -218,6 +211,7 @@ class _StructureAttempt(WriteAttempt):
             return None
         context = _lock_structure(transaction, self.identity, before=self._snapshot)
         self._transaction = self._wait.limited(transaction)
+        self.has_begun = True
         return context
 
     def _retry_after(self, failure: Exception) -> None:
@@ -250,4 +244,4 @@ def _lock_structure(
     actor = admit(actor_of(snapshot, identity, rows), identity)
     # Once more, now that rights cannot change any more.
     require_admin(actor)
-    return RequestContext(snapshot, actor, transaction.execute, ip=own_address(identity))
+    return RequestContext(snapshot, actor, transaction.execute, identity=identity)

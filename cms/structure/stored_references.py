@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cms import jsontext
-from cms.dashboards.definition.panel_references import apply_to_panel
+from cms.dashboards.definition.panel_types import apply_to_panel
 from cms.database.connections import Transaction, single_values
 from cms.database.statements import statement
 from cms.flows.definition.flow import flow_definition

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from cms.errors import Problem, Refused
 from cms.text_shapes import WHOLE_NUMBER
@@ -108,6 +107,18 @@ ImageStep = (
 )
 
 
+_STEPS_WITHOUT_ARGUMENT: Mapping[str, ImageStep] = {
+    "flip": Flip(),
+    "flop": Flop(),
+    "greyscale": Greyscale(),
+    "negate": Negate(),
+}
+STEP_NAMES = (
+    *("resize", "extract", "rotate", "flip", "flop", "greyscale"),
+    *("blur", "sharpen", "trim", "negate", "tint"),
+)
+
+
 def illegal_transform(reason: str, **extensions: object) -> Refused:
     """Return the refusal of a transform with its reason; `extensions` say where in the request."""
     message = f"Illegal asset transformation. {reason}."
@@ -116,22 +127,22 @@ def illegal_transform(reason: str, **extensions: object) -> Refused:
     )
 
 
+def _illegal_steps(reason: str) -> Refused:
+    return illegal_transform(reason, parameter="transforms")
+
+
 def parse_steps(value: object, *, maximum: int = MAX_SIDE) -> tuple[ImageStep, ...]:
     """Return the steps of `transforms`: an array of arrays, each a name and its arguments.
 
     It may come as JSON text. A resize makes sides of `maximum` pixels at most. Raises `Refused`
     ILLEGAL_ASSET_TRANSFORMATION.
     """
-    entries = value
-    if isinstance(value, str):
-        entries = _json(value)
+    entries = _json(value) if isinstance(value, str) else value
     if not isinstance(entries, list):
-        raise illegal_transform("transforms is a JSON array of operations", parameter="transforms")
+        raise _illegal_steps("transforms is a JSON array of operations")
     # Each step takes time and memory, and anybody may ask for them.
     if len(entries) > MAX_STEPS:
-        raise illegal_transform(
-            f"transforms holds at most {MAX_STEPS} operations", parameter="transforms"
-        )
+        raise _illegal_steps(f"transforms holds at most {MAX_STEPS} operations")
     steps = []
     for index, entry in enumerate(entries):
         # Problems name the step by its position, as clients count them from 0.
@@ -193,7 +204,7 @@ def _json(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):  # the second for brackets in brackets in brackets
-        raise illegal_transform("transforms is not JSON", parameter="transforms") from None
+        raise _illegal_steps("transforms is not JSON") from None
 
 
 def _check_sides(step: ImageStep, path: str, maximum: int) -> None:
@@ -205,54 +216,48 @@ def _check_sides(step: ImageStep, path: str, maximum: int) -> None:
 def _step(entry: object, path: str) -> ImageStep:
     """Return one step; `path` names it in errors, as in `transforms[0]`."""
     if not isinstance(entry, list) or not entry:
-        raise illegal_transform(
-            f"{path} is an array of a name and its arguments", parameter="transforms"
-        )
-    parse = STEP_PARSERS[require_choice(entry[0], path, tuple(STEP_PARSERS))]
-    return parse(entry[1:], path)
+        raise _illegal_steps(f"{path} is an array of a name and its arguments")
+    name = require_choice(entry[0], path, STEP_NAMES)
+    arguments = entry[1:]
+    match name:
+        case "resize":
+            options = _options(arguments, path, ("width", "height", "fit", "withoutEnlargement"))
+            return resize_of(options, f"{path}.")
+        case "extract":
+            return _extract(arguments, path)
+        case "rotate":
+            # Full turns change nothing, and equal images must have equal keys.
+            angle = _number(arguments, path, default=0, minimum=-3600, maximum=3600)
+            return Rotate(angle % 360)
+        case "blur":
+            return Blur(_number(arguments, path, default=1, minimum=0.3, maximum=MAX_SIGMA))
+        case "sharpen":
+            return Sharpen(_number(arguments, path, default=1, minimum=0.3, maximum=MAX_SIGMA))
+        case "trim":
+            return Trim(_number(arguments, path, default=10, minimum=0, maximum=255))
+        case "tint":
+            return _tint(arguments, path)
+    if arguments:
+        raise _illegal_steps(f"{path} takes no argument")
+    return _STEPS_WITHOUT_ARGUMENT[name]
 
 
-Arguments = Sequence[object]
+def _number(
+    arguments: Sequence[object], path: str, *, default: float, minimum: float, maximum: float
+) -> float:
+    """Return the one argument of a step, a number that may be left out."""
+    if len(arguments) > 1:
+        raise _illegal_steps(f"{path} takes one argument")
+    return require_number(next(iter(arguments), default), path, minimum=minimum, maximum=maximum)
 
 
-def _without_argument(step: ImageStep) -> Callable[[Arguments, str], ImageStep]:
-    def parse(arguments: Arguments, path: str) -> ImageStep:
-        if arguments:
-            raise illegal_transform(f"{path} takes no argument", parameter="transforms")
-        return step
-
-    return parse
-
-
-def _one_number(
-    make: Callable[[float], ImageStep], *, default: float, minimum: float, maximum: float
-) -> Callable[[Arguments, str], ImageStep]:
-    def parse(arguments: Arguments, path: str) -> ImageStep:
-        if len(arguments) > 1:
-            raise illegal_transform(f"{path} takes one argument", parameter="transforms")
-        argument = next(iter(arguments), default)
-        return make(require_number(argument, path, minimum=minimum, maximum=maximum))
-
-    return parse
-
-
-def _options(arguments: Arguments, path: str, known: Sequence[str]) -> Mapping[str, object]:
+def _options(arguments: Sequence[object], path: str, known: Sequence[str]) -> Mapping[str, object]:
     """Return the one argument, an object with no other keys than these; nulls are left out."""
-    options = None
-    if len(arguments) == 1:
-        options = arguments[0]
+    options = arguments[0] if len(arguments) == 1 else None
     # A misspelt option would be ignored without a word.
     if not isinstance(options, dict) or not options.keys() <= set(known):
-        raise illegal_transform(
-            f"{path} takes an object of {', '.join(known)}", parameter="transforms"
-        )
+        raise _illegal_steps(f"{path} takes an object of {', '.join(known)}")
     return {key: value for key, value in options.items() if value is not None}
-
-
-def _resize(arguments: Arguments, path: str) -> ImageStep:
-    return resize_of(
-        _options(arguments, path, ("width", "height", "fit", "withoutEnlargement")), f"{path}."
-    )
 
 
 def resize_of(
@@ -281,32 +286,20 @@ def _side(options: Mapping[str, object], key: str, prefix: str, maximum: int) ->
     return require_integer(options[key], prefix + key, minimum=1, maximum=maximum)
 
 
-def _extract(arguments: Arguments, path: str) -> ImageStep:
+def _extract(arguments: Sequence[object], path: str) -> ImageStep:
     # Coordinates begin at 0; a part without a width or a height would be no image.
     minimums = {"left": 0, "top": 0, "width": 1, "height": 1}
     options = _options(arguments, path, tuple(minimums))
-    numbers = []
-    for name, minimum in minimums.items():
-        argument_path = f"{path}.{name}"
-        number = require_integer(
-            options.get(name), argument_path, minimum=minimum, maximum=MAX_SIDE
-        )
-        numbers.append(number)
+    numbers = [
+        require_integer(options.get(name), f"{path}.{name}", minimum=minimum, maximum=MAX_SIDE)
+        for name, minimum in minimums.items()
+    ]
     return Extract(*numbers)
 
 
-def _rotate(arguments: Arguments, path: str) -> ImageStep:
-    parse = _one_number(Rotate, default=0, minimum=-3600, maximum=3600)
-    rotate = parse(arguments, path)
-    assert isinstance(rotate, Rotate)
-    # Full turns change nothing, and equal images must have equal keys.
-    return Rotate(rotate.angle % 360)
-
-
-def _tint(arguments: Arguments, path: str) -> ImageStep:
-    colour = ""
-    if len(arguments) == 1:
-        colour = "".join(str(arguments[0]).lower().split())
+def _tint(arguments: Sequence[object], path: str) -> ImageStep:
+    text = str(arguments[0]) if len(arguments) == 1 else ""
+    colour = "".join(text.lower().split())
     in_hexadecimal = _HEXADECIMAL_COLOUR.fullmatch(colour)
     if in_hexadecimal:
         digits = in_hexadecimal[1]
@@ -315,29 +308,6 @@ def _tint(arguments: Arguments, path: str) -> ImageStep:
         return Tint(*bytes.fromhex(digits))
     in_decimal = _DECIMAL_COLOUR.fullmatch(colour)
     if in_decimal:
-        red, green, blue = in_decimal.groups()
-        return Tint(_shade(red, path), _shade(green, path), _shade(blue, path))
-    raise illegal_transform(
-        f"{path} takes a colour such as #ff8800 or rgb(255, 136, 0)", parameter="transforms"
-    )
-
-
-def _shade(digits: str, path: str) -> int:
-    return require_integer(digits, path, minimum=0, maximum=255)
-
-
-STEP_PARSERS: Mapping[str, Callable[[Arguments, str], ImageStep]] = MappingProxyType(
-    {
-        "resize": _resize,
-        "extract": _extract,
-        "rotate": _rotate,
-        "flip": _without_argument(Flip()),
-        "flop": _without_argument(Flop()),
-        "greyscale": _without_argument(Greyscale()),
-        "blur": _one_number(Blur, default=1, minimum=0.3, maximum=MAX_SIGMA),
-        "sharpen": _one_number(Sharpen, default=1, minimum=0.3, maximum=MAX_SIGMA),
-        "trim": _one_number(Trim, default=10, minimum=0, maximum=255),
-        "negate": _without_argument(Negate()),
-        "tint": _tint,
-    }
-)
+        shades = in_decimal.groups()
+        return Tint(*(require_integer(each, path, minimum=0, maximum=255) for each in shades))
+    raise _illegal_steps(f"{path} takes a colour such as #ff8800 or rgb(255, 136, 0)")

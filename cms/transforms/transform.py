@@ -129,12 +129,13 @@ class ImageLimits:
 
 def transform_rules(allowed: str, presets: object, *, maximum: int) -> TransformRules:
     """Return the rules of the settings `storage_asset_transform` and `storage_asset_presets`."""
-    presets_by_key: dict[str, Mapping[str, object]] = {}
     # A column of JSON may hold anything: other programs write it too.
-    if isinstance(presets, list):
-        for preset in presets:
-            if isinstance(preset, dict) and preset.get("key"):
-                presets_by_key[str(preset["key"])] = preset
+    entries = presets if isinstance(presets, list) else []
+    presets_by_key = {
+        str(preset["key"]): preset
+        for preset in entries
+        if isinstance(preset, dict) and preset.get("key")
+    }
     return TransformRules(allowed, MappingProxyType(presets_by_key), maximum)
 
 
@@ -158,10 +159,7 @@ def parse_transform(params: Mapping[str, object], rules: TransformRules) -> Tran
 
 def parse_preset(preset: Mapping[str, object], *, maximum: int = MAX_SIDE) -> Transform:
     """Return the transform of a preset, whose nulls are left out; raises as `parse_transform`."""
-    params: dict[str, object] = {}
-    for name, value in preset.items():
-        if name in PRESET_PARAMETERS and value is not None:
-            params[name] = value
+    params = {name: preset[name] for name in PRESET_PARAMETERS if preset.get(name) is not None}
     return _parse_parameters(params, maximum)
 
 
@@ -213,11 +211,7 @@ def _focal_coordinate(params: Mapping[str, object], name: str) -> float | None:
 def _focus(resize: Resize, x: float | None, y: float | None) -> Focus | None:
     if (x is None and y is None) or not _crops_to_focus(resize):
         return None
-    if x is None:
-        x = CENTER[0]
-    if y is None:
-        y = CENTER[1]
-    return x, y
+    return CENTER[0] if x is None else x, CENTER[1] if y is None else y
 
 
 def _crops_to_focus(resize: Resize) -> bool:
@@ -227,12 +221,7 @@ def _crops_to_focus(resize: Resize) -> bool:
 
 def _without_idle(steps: Iterable[ImageStep]) -> tuple[ImageStep, ...]:
     """Return the steps without rotations by 0 degrees, so that they give no key of their own."""
-    changing = []
-    for step in steps:
-        if isinstance(step, Rotate) and step.angle == 0:
-            continue
-        changing.append(step)
-    return tuple(changing)
+    return tuple(step for step in steps if step != Rotate(0))
 
 
 def resolve_transform(

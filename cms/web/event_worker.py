@@ -22,7 +22,7 @@ import uvloop
 from gunicorn import sock
 
 from cms.config import Config, load
-from cms.processes.this_thread import this_thread
+from cms.processes.slots import this_thread
 from cms.web.client_limits import DESCRIPTORS_PER_CONNECTION, SWEEP_SECONDS, ClientLimits
 from cms.web.listeners import Listeners
 from cms.web.request_head import Environ

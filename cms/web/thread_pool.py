@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 
-from cms.processes.this_thread import this_thread
+from cms.processes.slots import this_thread
 
 WorkItem = Callable[[], None]
 

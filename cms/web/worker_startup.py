@@ -13,7 +13,7 @@ from typing import Any
 
 from gunicorn.workers.base import Worker
 
-from cms.processes.processors import available_processors, keep_on
+from cms.processes.machine import available_processors, keep_on
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 

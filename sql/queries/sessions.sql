@@ -166,11 +166,10 @@ SET access = access + 1
 WHERE EXISTS (SELECT FROM ended);
 
 -- name: end_sessions_of
--- Deletes the sessions of users except one ($2), and moves the counter, which ends their access tokens as well.
+-- Deletes the sessions of a user, and moves the counter, which ends their access tokens as well.
 WITH ended AS (
     DELETE FROM system_sessions
-    WHERE "user" = ANY ($1::uuid[])
-      AND id IS DISTINCT FROM $2::uuid
+    WHERE "user" = $1::uuid
     RETURNING id
 )
 UPDATE system_version

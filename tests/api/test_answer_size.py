@@ -16,6 +16,7 @@ from cms.database.wire import Chunking, Wire
 from cms.processes import memory
 from tests.client import Answer, Client
 from tests.file_imports import post_file
+from tests.statements import counted_in_transactions
 from tests.things import Stage, Table, aliases_of_text, field, table
 
 pytestmark = pytest.mark.usefixtures("nested_collections")
@@ -115,6 +116,17 @@ def test_a_write_whose_answer_would_be_too_large_is_not_done(notes: Table) -> No
         notes.api.post(f"{notes.path}?{large}", {"title": "new", "text": "x" * 9_000})
     )
     assert notes.column("title", "fields=title&sort=id") == before
+
+
+def test_a_call_that_could_not_be_answered_is_not_begun(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = admin.get("/users?aggregate[count]=*").data
+    with counted_in_transactions(monkeypatch) as statements:
+        assert is_too_large(admin.send("POST", "/users", raw=f"[{','.join(['{}'] * 1_000)}]"))
+    assert [text for text in statements if "INSERT" in text] == []
+    assert admin.get("/users?aggregate[count]=*").data == before
+    assert len(admin.send("POST", "/users?fields=id", raw="[{},{}]").data) == 2
 
 
 def test_what_a_small_body_makes_large_is_not_written(stage: Stage, admin: Client) -> None:

@@ -22,8 +22,7 @@ from cms.extensions import OWN, Extensions
 from cms.files.storage import Storages
 from cms.flows.definition.options import Option, Options
 from cms.flows.run import OperationType, RenderedOptions, Run, Services
-from cms.health.check import Check, CheckResult
-from cms.health.checked_parts import Part
+from cms.health.checks import Check, CheckResult, Part
 from cms.items.write.hooks import HOOKS
 from cms.jobs.job_worker import drain
 from cms.jobs.task import Job, Task, defer

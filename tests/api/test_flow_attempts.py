@@ -10,9 +10,8 @@ import pytest
 
 from cms.config import Config
 from cms.flows.operations import OPERATIONS
+from cms.flows.queued_runs import MAX_ATTEMPTS, RunWorker, delete_old_runs
 from cms.flows.run import Rejected, Run
-from cms.flows.run_worker import RunWorker
-from cms.flows.runs import MAX_ATTEMPTS, delete_old_runs
 from cms.jobs.task import Job
 from tests.active_flows import make_flow, runs, step, work
 from tests.client import Client
@@ -138,7 +137,7 @@ def test_a_rejection_for_good_is_not_tried_again(
 
 
 def test_old_runs_are_deleted(stage: Stage, admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cms.flows.runs.MAX_DELETED", 2)
+    monkeypatch.setattr("cms.flows.queued_runs.MAX_DELETED", 2)
     flow = make_flow(admin, "webhook", {}, [])
     for _ in range(6):
         admin.get(f"/flows/trigger/{flow}")
@@ -159,7 +158,7 @@ def test_a_run_whose_flow_cannot_be_loaded_fails_with_that_reason(
 
     flow = queued(admin)
     with monkeypatch.context() as patch:
-        patch.setattr("cms.flows.run_worker.program_of", fail)
+        patch.setattr("cms.flows.queued_runs.program_of", fail)
         work(stage, settings)
     (run,) = runs(admin, flow)
     assert (run["state"], run["reason"]) == (

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from cms.config import Config
-from cms.flows.run_limits import MAX_INNER_RUNS
+from cms.flows.run import MAX_INNER_RUNS
 from cms.flows.run_log import MAX_LOG_BYTES
 from tests.active_flows import make_flow, runs, step, work
 from tests.client import Client

@@ -8,7 +8,7 @@ import pytest
 
 from cms.config import Config
 from cms.database.statements import statement
-from cms.flows.runs import requeue_lost_runs
+from cms.flows.queued_runs import requeue_lost_runs
 from cms.jobs.housekeeping import MAX_ATTEMPTS, WORKER_TIMEOUT_SECONDS
 from tests.active_flows import Json, make_flow, runs, step, work
 from tests.client import Client

@@ -16,8 +16,7 @@ import pytest
 from cms.config import Config, load
 from cms.config.locations import Location
 from cms.health import health as health_module
-from cms.health.check import Check, CheckResult
-from cms.health.checked_parts import Part
+from cms.health.checks import Check, CheckResult, Part
 from cms.health.health import Health
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.mail.server import mail_server

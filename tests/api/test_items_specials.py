@@ -10,6 +10,7 @@ import pytest
 from cms.database.connections import Database, Transaction
 from cms.hashing.passwords import Passwords
 from tests.client import Client
+from tests.statements import counted
 from tests.things import Json, Stage, field, table
 
 
@@ -106,21 +107,14 @@ def test_one_item_is_one_statement_and_no_transaction(
     admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     things = table(admin, field("a", "string"))
-    seen: list[str] = []
-    fetch = Database.fetch_primary
     admin.post(things.path, {"a": "w"})  # the first request of a process loads structure and caller
-
-    def spy(self: Database, text: str, values: Any = ()) -> Any:
-        seen.append(text)
-        return fetch(self, text, values)
-
-    monkeypatch.setattr(Database, "fetch_primary", spy)
     monkeypatch.delattr(Transaction, "execute")
-    admin.post(things.path, {"a": "x"})
-    admin.post(things.path, [{"a": "y"}, {"a": "z"}])
-    assert admin.patch(f"{things.path}/2", {"a": "X"}).data == {"id": 2, "a": "X"}
-    assert admin.delete(f"{things.path}/3").status == 204
-    assert len(seen) == 4
+    with counted(monkeypatch) as statements:
+        admin.post(things.path, {"a": "x"})
+        admin.post(things.path, [{"a": "y"}, {"a": "z"}])
+        assert admin.patch(f"{things.path}/2", {"a": "X"}).data == {"id": 2, "a": "X"}
+        assert admin.delete(f"{things.path}/3").status == 204
+    assert len(statements) == 4
     assert things.column("a") == ["w", "X", "z"]
 
 

@@ -10,7 +10,7 @@ from time import monotonic
 import psycopg
 import pytest
 
-from cms.store import foreign_changes
+from cms.store import foreign_changes, store
 from tests.client import Client
 
 
@@ -171,6 +171,7 @@ def test_nobody_looks_more_than_once_a_minute(
     assert api.get("/collections/made").status == 404
     later = monotonic() + foreign_changes.CHECK_SECONDS
     monkeypatch.setattr(foreign_changes, "monotonic", lambda: later)
+    monkeypatch.setattr(store, "monotonic", lambda: later)
     assert api.get("/collections/made").status == 200
     run(dsn, "DROP TABLE made")
     assert api.get("/collections/made").status == 200

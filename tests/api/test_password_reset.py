@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from cms.app import create_app
-from cms.auth.account_mail import fingerprint_of
+from cms.auth.mail_links import fingerprint_of
 from cms.auth.tokens import link_token, sign
 from cms.config import Config
 from cms.hashing.passwords import Passwords

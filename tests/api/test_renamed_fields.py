@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from cms.config import Config
-from cms.dashboards.definition.panel_references import PANEL_OPTIONS_WITH_NAMES
-from cms.dashboards.definition.panel_types import PANEL_TYPES
+from cms.dashboards.definition.panel_types import PANEL_OPTIONS_WITH_NAMES, PANEL_TYPES
 from cms.flows.definition.flow_references import OPTIONS_WITH_NAMES
 from cms.flows.definition.operation_types import OPERATION_TYPES
 from cms.flows.definition.trigger_types import TRIGGER_TYPES

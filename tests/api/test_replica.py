@@ -16,7 +16,7 @@ from cms.app import create_app
 from cms.config import Config
 from cms.database import connections
 from cms.files.storage import Storages
-from cms.health.checked_parts import other_parts
+from cms.health.checks import other_parts
 from tests.client import Client
 from tests.databases import SideDoor, drop_database
 from tests.members import may, member, member_of, new_role

@@ -11,7 +11,7 @@ from falcon import testing
 
 from cms.app import create_app
 from cms.config import Config
-from cms.http.requests.request import Request, client_of
+from cms.http.requests.request import address_of
 from tests.client import Answer, Client
 from tests.members import may, member_of, new_role
 from tests.people import PASSWORD, outcome, person
@@ -152,8 +152,8 @@ def test_without_a_proxy_no_header_sets_the_address_of_a_client(stage: Stage) ->
 def test_an_address_is_what_the_outermost_of_our_proxies_saw(
     hops: int, forwarded: str, ip: str
 ) -> None:
-    request = Request(testing.create_environ(headers={"X-Forwarded-For": forwarded}))
-    assert client_of(request, trusted_proxies=hops).ip == ip
+    environ = testing.create_environ(headers={"X-Forwarded-For": forwarded})
+    assert address_of(environ, trusted_proxies=hops) == ip
 
 
 ELSEWHERE = {"ip_access": ["192.0.2.1"]}

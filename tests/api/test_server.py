@@ -294,18 +294,12 @@ def test_the_line_of_a_request_is_the_one_that_a_record_makes(
     style: str,
 ) -> None:
     monkeypatch.setattr(time, "time", lambda: 1_700_000_000.5)
-    facts = {
-        "request": "id1",
-        "method": "GET",
-        "path": "/items/\n\u2028é",
-        "status": 200,
-        "ms": 1.5,
-    }
+    line = ("id1", "GET", "/items/\n\u2028é", 200, 0.0015)
     start_logging(replace(config, log_level="info", log_style=style))
-    log_request(facts)
+    log_request(*line)
     straight = capsys.readouterr().err
     logging.getLogger("cms").addHandler(logging.NullHandler())
-    log_request(facts)
+    log_request(*line)
     assert straight == capsys.readouterr().err
     assert straight.count("\n") == 1
     assert "id1" in straight
@@ -318,7 +312,6 @@ def test_the_line_of_a_request_is_the_one_that_a_record_makes(
 def test_whoever_changes_where_the_log_goes_is_heeded(
     config: Config, capsys: pytest.CaptureFixture[str], own_loggers: None, taken: str
 ) -> None:
-    facts = {"request": "id1", "method": "GET", "path": "/", "status": 200, "ms": 1.5}
     start_logging(replace(config, log_level="info"))
     service = logging.getLogger("cms")
     access = logging.getLogger("cms.access")
@@ -341,7 +334,7 @@ def test_whoever_changes_where_the_log_goes_is_heeded(
             service.propagate = True
             logging.getLogger().addHandler(heard)
     try:
-        log_request(facts)
+        log_request("id1", "GET", "/", 200, 0.0015)
     finally:
         logging.getLogger().removeHandler(heard)
         access.handlers.clear()

@@ -10,7 +10,7 @@ import pytest
 
 from cms.hashing.hash_parameters import HashParameters
 from cms.hashing.passwords import Passwords
-from cms.processes import wait_slots
+from cms.processes import slots
 from tests.client import Answer
 from tests.members import may, member_of, new_role
 from tests.people import QUICK, Outbox, hash_again_together, outcome
@@ -24,7 +24,7 @@ FORBIDDEN = (403, ["FORBIDDEN"])
 @pytest.fixture(autouse=True)
 def room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have nobody refused, where more are logged in at once than half of the threads."""
-    monkeypatch.setattr(wait_slots, "MAX_SECONDS_OF_OTHERS", 20.0)
+    monkeypatch.setattr(slots, "MAX_SECONDS_OF_OTHERS", 20.0)
 
 
 def set_share(mag: Magazine, share: Json, assignment: str) -> None:

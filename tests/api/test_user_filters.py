@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cms.hashing.passwords import Passwords
-from cms.processes import wait_slots
+from cms.processes import slots
 from tests.active_flows import make_flow, step
 from tests.client import Answer, Client
 from tests.members import new_role
@@ -163,8 +163,8 @@ def test_registrations_at_the_same_time_all_pass(
     stage: Stage, admin: Client, mails: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Six threads are more than the half of this process's that may hash or run scripts.
-    monkeypatch.setattr(wait_slots, "MAX_SECONDS", 20.0)
-    monkeypatch.setattr(wait_slots, "MAX_SECONDS_OF_OTHERS", 20.0)
+    monkeypatch.setattr(slots, "MAX_SECONDS", 20.0)
+    monkeypatch.setattr(slots, "MAX_SECONDS_OF_OTHERS", 20.0)
     filter_flow(admin, [script('{ ...payload, title: "Guest" }')], "users.create")
     emails = [f"many{number}@example.com" for number in range(12)]
     with ThreadPoolExecutor(6) as pool:

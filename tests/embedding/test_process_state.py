@@ -48,7 +48,6 @@ PURE = {
     "cms.database.queue_schema",
     "cms.database.statement_names",
     "cms.database.statements",
-    "cms.flows.secret_hints",
     "cms.flows.secret_texts",
     "cms.fragment",
     "cms.http.assets",

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from cms.outgoing.outgoing_addresses import (
+    Address,
     AddressDenied,
     AddressFilter,
     HostResolver,
@@ -34,7 +35,6 @@ from cms.outgoing.outgoing_requests import (
     ResponseTooLarge,
     fetch,
 )
-from cms.outgoing.special_networks import Address
 from tests.files.sources import Source, raw_source, source
 
 LOOPBACK = AddressFilter(allowed=[ipaddress.ip_network("127.0.0.1/32")])

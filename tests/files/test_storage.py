@@ -14,7 +14,7 @@ import requests
 from cms.config.locations import Location
 from cms.errors import Refused
 from cms.files.storage import PART_BYTES, Storage, Storages
-from cms.health.checked_parts import check_storage
+from cms.health.checks import check_storage
 
 BIG = os.urandom(PART_BYTES) * 2 + b"end"
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cms.flows import redaction
-from cms.flows.redaction import Secrets
-from cms.flows.truncation import MAX_DEPTH
+from cms.flows.redaction import MAX_DEPTH, Secrets
 
 SECRET = "hunter2-correct-horse"
 ROW = {"title": "50% off", "password": SECRET}

@@ -16,8 +16,8 @@ from standardwebhooks.webhooks import Webhook
 
 from cms.config import Config
 from cms.flows.operations import request as requests
+from cms.flows.queued_runs import delete_old_runs
 from cms.flows.run import Rejected, Run, Services
-from cms.flows.runs import delete_old_runs
 from tests.files.sources import Source, raw_source
 from tests.flows.runs import do, new_run, rejection, services_of
 from tests.people import person

@@ -18,7 +18,7 @@ import pytest
 
 from cms.database.migrate import migrate
 from cms.embedded import start
-from cms.flows.runs import LOST_RUNS_SECONDS
+from cms.flows.queued_runs import LOST_RUNS_SECONDS
 from cms.jobs.housekeeping import WORKER_TIMEOUT_SECONDS
 from tests.queues import QueueDatabase
 from tests.smoke.running import environment, new_folder

@@ -71,13 +71,13 @@ READS: list[tuple[str, str, list[object]]] = [
     ("", fresh(7, f'{ALL} FROM "books" AS t0 {ORDER}'), []),
     ("fields=id", ids(), []),
     ("fields=id&limit=-1", ids(order='ORDER BY t0."id"'), []),
-    ("fields=id&limit=-1&offset=3", page("", "LIMIT $1::bigint OFFSET $2::bigint"), [None, "3"]),
+    ("fields=id&limit=-1&offset=3", page("", "LIMIT $1::bigint OFFSET $2::bigint"), [None, 3]),
     ("fields=id&limit=25", ids(order='ORDER BY t0."id" LIMIT 25'), []),
-    ("fields=id&limit=30", page(" LIMIT 50", "LIMIT $1::bigint"), ["30"]),
+    ("fields=id&limit=30", page(" LIMIT 50", "LIMIT $1::bigint"), [30]),
     (
         "fields=id&limit=20&page=3",
         page(" LIMIT 100", "LIMIT $1::bigint OFFSET $2::bigint"),
-        ["20", "40"],
+        [20, 40],
     ),
     (
         "fields=id&limit=20&page=11",
@@ -87,7 +87,7 @@ READS: list[tuple[str, str, list[object]]] = [
             'ORDER BY t0."id" LIMIT 250) AS t0 LIMIT $1::bigint OFFSET $2::bigint) AS t0 LIMIT 20) '
             "AS t0",
         ),
-        ["20", "200"],
+        [20, 200],
     ),
     ("fields=year(out)", fresh(1, f'{YEAR} AS c0 FROM "books" AS t0 {ORDER}'), []),
     ("fields=id&filter[id]=5", where('t0."id" = $1::bigint'), ["5"]),

@@ -91,7 +91,7 @@ READS: list[tuple[str, str, str, list[object]]] = [
             "'[]'::json) AS c0 FROM "
             '"people" AS t0 ORDER BY t0."id" LIMIT 100'
         ),
-        ["3", "1"],
+        [3, 1],
     ),
     (
         "people",

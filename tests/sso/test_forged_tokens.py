@@ -11,7 +11,7 @@ import pytest
 import requests
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
-from cms.sso import discovery
+from cms.sso import openid
 from tests.sso.forger import CLIENT, CLIENT_SECRET, Forger, public, rsa
 from tests.sso.site import Browser, Site, codes_of
 
@@ -214,7 +214,7 @@ def test_new_keys_are_asked_for_when_a_token_names_one(
 ) -> None:
     assert log_in(site, forger).status_code == 200
     forger.key = rsa("two")
-    monkeypatch.setattr(discovery, "KEYS_SECONDS", 0.0)
+    monkeypatch.setattr(openid, "KEYS_SECONDS", 0.0)
     assert log_in(site, forger).status_code == 200
     assert log_in(site, forger).status_code == 200
     assert forger.requests["/keys"] == 2
@@ -223,7 +223,7 @@ def test_new_keys_are_asked_for_when_a_token_names_one(
 def test_made_up_tokens_cause_no_flood_of_requests(
     site: Site, forger: Forger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovery, "KEYS_SECONDS", 300.0)  # this machine may be slow
+    monkeypatch.setattr(openid, "KEYS_SECONDS", 300.0)  # this machine may be slow
     assert log_in(site, forger).status_code == 200
     forger.published = [public(forger.key)]
     forger.key = rsa("made-up")

@@ -7,7 +7,7 @@ import requests
 
 from cms.cli.worker import tasks_of
 from cms.jobs.job_worker import drain
-from cms.sso import discovery
+from cms.sso import openid
 from tests.active_flows import make_flow, runs, step
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.sso.oidc import (
@@ -236,7 +236,7 @@ def test_a_user_who_refuses_is_sent_back_with_that_reason(
 def test_logins_go_on_when_the_provider_changes_its_keys(
     site: Site, provider: RunningProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovery, "KEYS_SECONDS", 0.0)
+    monkeypatch.setattr(openid, "KEYS_SECONDS", 0.0)
     with_openid(site, provider)
     assert site.log_in(Browser(), "openid", "alice").status_code == 200
     # First beside the old one, as providers do it, then instead of it.

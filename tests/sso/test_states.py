@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from cms.sso import login_state
+from cms.sso import browser_login
 from tests.sso.forger import Forger
 from tests.sso.site import APP_URL, Browser, Site, codes_of, query_of, reason_of
 
@@ -63,7 +63,7 @@ def test_an_answer_of_another_provider(site: Site, forger: Forger, browser: Brow
 def test_an_answer_that_comes_too_late(
     site: Site, forger: Forger, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login_state, "LIFE", timedelta(seconds=-1))
+    monkeypatch.setattr(browser_login, "LIFE", timedelta(seconds=-1))
     assert_not_begun(site, forger, browser, forger.answer_url(site, browser))
 
 

@@ -8,14 +8,13 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-import falcon
 import pytest
 from falcon import testing
 
 from cms.auth.tokens import access_token, claims_of
 from cms.errors import Refused
-from cms.http.middleware import authentication
-from cms.http.middleware.authentication import Authentication
+from cms.http.requests import authenticator
+from cms.http.requests.authenticator import Authenticator
 from cms.http.requests.origins import Origins
 from cms.http.requests.request import Request
 from cms.store.identity import Identity
@@ -24,11 +23,9 @@ ORIGINS = Origins("http://127.0.0.1:8055", frozenset())
 SECRET = "only-for-tests-" * 3
 
 
-def identity(identification: Authentication, token: str) -> Identity:
+def identity(identification: Authenticator, token: str) -> Identity:
     request = Request(testing.create_environ(headers={"Authorization": f"Bearer {token}"}))
-    identification.process_request(request, falcon.Response())
-    identity: Identity = request.context.identity
-    return identity
+    return identification.identify(request)
 
 
 def token_of(user: str, *, secret: str = SECRET, session: str | None = None) -> str:
@@ -37,7 +34,7 @@ def token_of(user: str, *, secret: str = SECRET, session: str | None = None) -> 
 
 
 def test_a_token_identifies_its_user_again_and_again() -> None:
-    identification = Authentication(SECRET, origins=ORIGINS)
+    identification = Authenticator(SECRET, origins=ORIGINS)
     user = str(uuid4())
     other = str(uuid4())
     tokens = [token_of(user), token_of(other), token_of(user)]
@@ -45,14 +42,14 @@ def test_a_token_identifies_its_user_again_and_again() -> None:
 
 
 def test_a_signature_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    identification = Authentication(SECRET, origins=ORIGINS)
+    identification = Authenticator(SECRET, origins=ORIGINS)
     checked: list[str] = []
 
     def counted(token: str, *, secret: str) -> Mapping[str, Any]:
         checked.append(token)
         return claims_of(token, secret=secret)
 
-    monkeypatch.setattr(authentication, "claims_of", counted)
+    monkeypatch.setattr(authenticator, "claims_of", counted)
     token = token_of(str(uuid4()))
     for _ in range(3):
         identity(identification, token)
@@ -60,13 +57,13 @@ def test_a_signature_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_token_that_was_good_ends_with_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    identification = Authentication(SECRET, origins=ORIGINS)
+    identification = Authenticator(SECRET, origins=ORIGINS)
     claims = {"id": str(uuid4()), "session": str(uuid4())}
     token = access_token(claims, secret=SECRET, life=timedelta(seconds=-1))
     with monkeypatch.context() as earlier:
         # As it was checked while it was good.
         end = time.time() - 1
-        earlier.setattr(authentication, "claims_of", lambda *_, **__: {**claims, "exp": end})
+        earlier.setattr(authenticator, "claims_of", lambda *_, **__: {**claims, "exp": end})
         assert identity(identification, token).user == claims["id"]
     with pytest.raises(Refused) as refusal:
         identity(identification, token)
@@ -74,7 +71,7 @@ def test_a_token_that_was_good_ends_with_its_life(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_forged_token_is_refused_every_time() -> None:
-    identification = Authentication(SECRET, origins=ORIGINS)
+    identification = Authenticator(SECRET, origins=ORIGINS)
     for _ in range(2):
         with pytest.raises(Refused):
             identity(identification, token_of(str(uuid4()), secret="another-secret-" * 3))
@@ -84,7 +81,7 @@ def test_a_token_identifies_its_session_too() -> None:
     session = str(uuid4())
     assert (
         identity(
-            Authentication(SECRET, origins=ORIGINS), token_of(str(uuid4()), session=session)
+            Authenticator(SECRET, origins=ORIGINS), token_of(str(uuid4()), session=session)
         ).session
         == session
     )
@@ -92,11 +89,11 @@ def test_a_token_identifies_its_session_too() -> None:
 
 def test_a_session_that_is_none_is_refused() -> None:
     with pytest.raises(Refused):
-        identity(Authentication(SECRET, origins=ORIGINS), token_of(str(uuid4()), session="x"))
+        identity(Authenticator(SECRET, origins=ORIGINS), token_of(str(uuid4()), session="x"))
 
 
 def test_no_token_is_looked_at_before_somebody_asks_who_calls() -> None:
     request = Request(testing.create_environ(headers={"Authorization": "Bearer a.b.c"}))
-    Authentication(SECRET, origins=ORIGINS).process_request(request, falcon.Response())
+    request.authenticator = Authenticator(SECRET, origins=ORIGINS)
     with pytest.raises(Refused):
-        _ = request.context.identity
+        _ = request.identity

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import falcon
 import pytest
 from falcon import testing
 
@@ -14,6 +13,7 @@ from cms.http.answers.conditional_requests import (
     byte_range_of,
     is_not_modified,
 )
+from cms.http.requests.request import Request
 
 TAG = "tag"
 MODIFIED = datetime(2024, 2, 29, 12, 0, 0, 500_000, tzinfo=UTC)
@@ -21,11 +21,9 @@ AT_THAT_SECOND = "Thu, 29 Feb 2024 12:00:00 GMT"
 A_SECOND_BEFORE = "Thu, 29 Feb 2024 11:59:59 GMT"
 
 
-def request(method: str = "GET", **headers: str) -> falcon.Request:
+def request(method: str = "GET", **headers: str) -> Request:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    request = falcon.Request(testing.create_environ(method=method, headers=named))
-    request.context.method = method
-    return request
+    return Request(testing.create_environ(method=method, headers=named))
 
 
 @pytest.mark.parametrize(

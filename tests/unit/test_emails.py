@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cms.emails import AddressParts, is_email, split_address
-from cms.mail.addresses import address_spec, one_line, parse_address, sender
+from cms.mail.mail_queue import address_spec, one_line, parse_address, sender
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_flows_of_named_and_of_all_collections_follow_the_order_of_their_creatio
 def test_flows_of_all_collections_wait_for_none_of_the_system() -> None:
     events = event_flows([row("any", "items.update"), row("users", "users.update")])
     assert events.of("system_users").actions("update") == ("users",)
-    assert not events.of("system_roles")
+    assert not events.of("system_roles").by_event
     assert events.of("books").actions("update") == ("any",)
 
 
@@ -42,7 +42,7 @@ def test_filters_and_actions_are_apart() -> None:
     events = event_flows([row("filter", "items.create", type="filter", collections=["books"])])
     assert events.of("books").filters("create") == ("filter",)
     assert events.of("books").actions("create") == ()
-    assert not events.of("people")
+    assert not events.of("people").by_event
 
 
 def test_a_flow_that_names_an_event_twice_waits_for_it_once() -> None:

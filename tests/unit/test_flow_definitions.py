@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cms.flows.definition.graph import FlowOperation, Graph, graph_problems
+from cms.flows.definition.flow import FlowDefinition, FlowOperation, Graph, graph_problems
 from cms.flows.definition.operation_types import OPERATION_TYPES
-from cms.flows.definition.schedule import ScheduleError, parse_schedule
-from cms.flows.definition.trigger_types import TRIGGER_TYPES
+from cms.flows.definition.trigger_types import TRIGGER_TYPES, ScheduleError, parse_schedule
 from cms.option_checks import IncompleteOption
+from cms.schema.system import FLOWS
 
 BERLIN = ZoneInfo("Europe/Berlin")
 UUID = "6d82432b-98a5-4064-a153-8f8c8bb1257b"
@@ -30,8 +30,12 @@ def graph(first: str | None, **ends: tuple[str | None, str | None]) -> Graph:
 
 def problems(value: Graph) -> list[tuple[str | None, str, str]]:
     return [
-        (problem.operation, problem.field, problem.reason.split()[0])
-        for problem in graph_problems(value)
+        (
+            None if problem.collection == FLOWS else problem.key,
+            str(problem.path[0]),
+            problem.reason.split()[0],
+        )
+        for problem in graph_problems(FlowDefinition("flow", None, {}, value))
     ]
 
 
@@ -63,8 +67,7 @@ def test_a_wrong_way_is_named_with_its_end(
 
 def test_keys_may_not_look_like_values_of_the_run() -> None:
     operation = FlowOperation("a", "$last", "log", {})
-    (problem,) = graph_problems(Graph({"a": operation}))
-    assert (problem.operation, problem.field) == ("a", "key")
+    assert problems(Graph({"a": operation})) == [("a", "key", "names")]
 
 
 def test_ways_of_a_flow_may_join_again() -> None:

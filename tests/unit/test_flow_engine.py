@@ -8,13 +8,11 @@ from typing import cast
 
 import pytest
 
-from cms.flows.definition.flow import FlowDefinition
-from cms.flows.definition.graph import FlowOperation, Graph
+from cms.flows.definition.flow import FlowDefinition, FlowOperation, Graph
 from cms.flows.engine import Outcome, run_program
 from cms.flows.operations import OPERATIONS
 from cms.flows.program import compile_flow
-from cms.flows.run import Run, Services
-from cms.flows.run_limits import RunLimits
+from cms.flows.run import Run, RunLimits, Services
 from cms.store.identity import ANONYMOUS
 
 SECRET = "a secret of at least thirty-two bytes"

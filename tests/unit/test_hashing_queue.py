@@ -15,7 +15,7 @@ import pytest
 from cms.errors import Refused
 from cms.hashing import hashing_queue
 from cms.hashing.hashing_queue import HashingQueue
-from cms.processes.wait_slots import WaitSlots
+from cms.processes.slots import WaitSlots
 from cms.web.thread_pool import ThreadPool
 
 TIMEOUT_SECONDS = 20.0

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from cms.logs import LogHandler, PrettyFormatter, RepeatFilter
-from cms.processes.this_thread import this_thread
+from cms.processes.slots import this_thread
 from tests.full_pipes import FullPipe, full_pipe
 
 

@@ -28,7 +28,7 @@ Item = Mapping[str, object]
 
 
 def parser(max_depth: int = 3) -> PayloadParser:
-    return PayloadParser(LIBRARY, max_depth=max_depth, item_parsers=item_parser)
+    return PayloadParser(LIBRARY, max_depth, item_parser)
 
 
 def parse(*items: object, expects: Expects = Expects.ABSENT) -> ParsedSet:
@@ -274,7 +274,7 @@ def test_a_name_that_the_caller_must_not_name_refuses_the_payload_at_once() -> N
     def allowed(of: Collection, expects: Expects) -> ItemParser:
         return ItemParser(of, lambda name: False, names=frozenset({"title"}))
 
-    limited = PayloadParser(LIBRARY, max_depth=3, item_parsers=allowed)
+    limited = PayloadParser(LIBRARY, 3, allowed)
     with pytest.raises(Refused) as refused:
         limited.parse(BOOKS, [{"title": "a"}, {"title": "b", "author": 1}], Expects.ABSENT)
     assert [problem.code for problem in refused.value.problems] == ["FORBIDDEN"]

@@ -6,7 +6,7 @@ from time import process_time
 
 import pytest
 
-from cms.mail.plain import plain
+from cms.mail.render import plain
 
 
 @pytest.mark.parametrize(

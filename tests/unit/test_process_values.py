@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from cms.metrics import process_values
+from cms.metrics import metrics
 from cms.metrics.exposition import exposition
 from cms.metrics.families import POOL_WAIT, REQUESTS, STATEMENTS
-from cms.metrics.metrics import Metrics
-from cms.metrics.process_values import ProcessValues
+from cms.metrics.metrics import Metrics, ProcessValues
 from tests.metrics_text import Samples, samples_of, value
 
 
@@ -166,7 +165,7 @@ def test_a_histogram_adds_up_its_buckets(tmp_path: Path) -> None:
 def test_series_beyond_the_room_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_values, "CAPACITY", 3)
+    monkeypatch.setattr(metrics, "CAPACITY", 3)
     values = ProcessValues.in_folder(tmp_path)
     for route in ("/a", "/b", "/c", "/d", "/a"):
         values.add(REQUESTS, ("GET", route, "200"))

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from cms.processes import processors
+from cms.processes import machine
 from cms.processes.machine import present_machine
 from cms.web import worker_startup
 
@@ -24,7 +24,7 @@ several_processors = pytest.mark.skipif(
 KEPT_ON_ONE = """
 import os, sys, threading
 from cms.hashing import passwords
-from cms.processes import processors
+from cms.processes import machine
 
 def shown():
     return sorted(os.sched_getaffinity(0))
@@ -37,7 +37,7 @@ def in_a_thread(work):
     return answers[0]
 
 available = shown()
-processors.keep_on(available[-1])
+machine.keep_on(available[-1])
 """
 
 
@@ -51,7 +51,7 @@ def test_threads_to_come_stay_on_one_processor() -> None:
     run("""
 assert shown() == [available[-1]]
 assert in_a_thread(shown) == [available[-1]]
-assert processors.available_processors() == tuple(available)
+assert machine.available_processors() == tuple(available)
 """)
 
 
@@ -60,7 +60,7 @@ def test_a_part_of_the_work_may_use_all_processors() -> None:
     run("""
 import subprocess
 show = "import os; print(len(os.sched_getaffinity(0)))"
-with processors.all_processors():
+with machine.all_processors():
     assert shown() == available
     assert in_a_thread(shown) == available
     assert int(subprocess.check_output([sys.executable, "-c", show])) == len(available)
@@ -102,8 +102,8 @@ finally:
 @several_processors
 def test_a_thread_that_already_uses_all_processors_goes_on_to_do_so() -> None:
     run("""
-with processors.all_processors():
-    with processors.all_processors():
+with machine.all_processors():
+    with machine.all_processors():
         pass
     assert shown() == available
 """)
@@ -113,9 +113,9 @@ def test_where_the_system_refuses_a_processor_none_counts_as_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "sched_setaffinity", Mock(side_effect=PermissionError), raising=False)
-    processors.keep_on(0)
-    assert processors.available_processors() == tuple(sorted(AVAILABLE))
-    with processors.all_processors():
+    machine.keep_on(0)
+    assert machine.available_processors() == tuple(sorted(AVAILABLE))
+    with machine.all_processors():
         pass
 
 

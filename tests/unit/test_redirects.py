@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cms.config.providers import Provider
 from cms.errors import Refused
-from cms.sso.redirects import checked_redirect, with_reason
+from cms.sso.browser_login import checked_redirect, with_reason
 
 ALLOWED = (
     "https://app.example.com/signed-in",

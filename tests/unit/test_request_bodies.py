@@ -16,7 +16,6 @@ from cms.http.requests.request_body import (
     SERVER_DRAIN_BYTES,
     RequestBody,
     close_if_unread,
-    request_body,
 )
 from cms.web.streamed_body import BodyError
 
@@ -33,7 +32,7 @@ class Server:
         self.headers = headers
 
     def answer_after(self, read: Callable[[Any], object]) -> list[tuple[str, str]]:
-        body = request_body(self.environ)
+        body = RequestBody(self.environ)
         start = close_if_unread(self.environ, body, self.start_response)
         read(body)
         start("200 OK", [("X", "y")])
@@ -49,7 +48,7 @@ CLOSE = [("Connection", "close")]
 
 
 def test_a_body_is_read_to_its_announced_length_and_no_further() -> None:
-    body = request_body({"wsgi.input": io.BytesIO(b"0123456789"), "CONTENT_LENGTH": "5"})
+    body = RequestBody({"wsgi.input": io.BytesIO(b"0123456789"), "CONTENT_LENGTH": "5"})
     assert [body.read(2), body.read(), body.read(), body.read(3)] == [b"01", b"234", b"", b""]
 
 
@@ -57,19 +56,19 @@ def test_a_body_is_read_to_its_announced_length_and_no_further() -> None:
     "announced", [{}, {"CONTENT_LENGTH": ""}, {"CONTENT_LENGTH": "0"}, {"CONTENT_LENGTH": "x"}]
 )
 def test_without_a_length_there_is_no_body(announced: dict[str, str]) -> None:
-    assert request_body({"wsgi.input": io.BytesIO(b"0123456789"), **announced}).read() == b""
+    assert RequestBody({"wsgi.input": io.BytesIO(b"0123456789"), **announced}).read() == b""
 
 
 def test_chunks_are_read_where_the_server_ends_them() -> None:
     environ = {"wsgi.input": io.BytesIO(b"0123"), "HTTP_TRANSFER_ENCODING": "chunked"}
-    assert request_body(environ).read() == b""
-    body = request_body(environ | {"wsgi.input_terminated": True})
+    assert RequestBody(environ).read() == b""
+    body = RequestBody(environ | {"wsgi.input_terminated": True})
     assert [body.read(2), body.read(), body.read()] == [b"01", b"23", b""]
 
 
 @pytest.mark.parametrize("size", [-1, 5])
 def test_a_body_that_ends_too_soon_is_refused(size: int) -> None:
-    body = request_body({"wsgi.input": io.BytesIO(b"01"), "CONTENT_LENGTH": "5"})
+    body = RequestBody({"wsgi.input": io.BytesIO(b"01"), "CONTENT_LENGTH": "5"})
     assert body.read(2) == b"01"
     with pytest.raises(Refused):
         body.read(size)
@@ -126,7 +125,7 @@ class FailingStream:
     ids=lambda error: type(error).__name__,
 )
 def test_errors_of_a_broken_body_are_those_of_the_client(error: Exception) -> None:
-    body = RequestBody(FailingStream(error), 5)
+    body = RequestBody({"wsgi.input": FailingStream(error), "CONTENT_LENGTH": "5"})
     with pytest.raises(Refused) as refusal:
         body.read()
     assert refusal.value.problems[0].code == "INVALID_PAYLOAD"
@@ -147,7 +146,7 @@ def test_errors_of_a_broken_body_are_those_of_the_client(error: Exception) -> No
     ids=str,
 )
 def test_other_errors_of_a_server_are_not_blamed_on_the_body(error: Exception) -> None:
-    body = RequestBody(FailingStream(error), 5)
+    body = RequestBody({"wsgi.input": FailingStream(error), "CONTENT_LENGTH": "5"})
     with pytest.raises(type(error)) as raised:
         body.read()
     assert raised.value is error

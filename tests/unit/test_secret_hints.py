@@ -6,9 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cms.flows.redaction import MAX_TEXT_LENGTH, Secrets
-from cms.flows.secret_hints import may_hold_secrets
-from cms.flows.truncation import MAX_DEPTH
+from cms.flows.redaction import MAX_DEPTH, MAX_TEXT_LENGTH, Secrets
+from cms.flows.secret_texts import may_hold_secrets
 from cms.text_shapes import MASK
 
 NAMES = frozenset({"pin", "größe"})

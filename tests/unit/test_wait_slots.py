@@ -9,8 +9,7 @@ from queue import Queue
 
 import pytest
 
-from cms.processes import wait_slots
-from cms.processes.wait_slots import NoFreeSlot, WaitSlots
+from cms.processes.slots import NoFreeSlot, WaitSlots
 
 TIMEOUT_SECONDS = 20.0
 Take = Callable[[], AbstractContextManager[None]]
@@ -18,7 +17,7 @@ Take = Callable[[], AbstractContextManager[None]]
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_slots, "MAX_SECONDS_OF_OTHERS", 0.01)
+    monkeypatch.setattr("cms.processes.slots.MAX_SECONDS_OF_OTHERS", 0.01)
 
 
 def taken(stack: ExitStack, take: Take, attempts: int) -> int:
@@ -77,7 +76,7 @@ def test_hashes_take_half_at_most() -> None:
 
 
 def test_who_waits_for_a_slot_gets_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_slots, "MAX_SECONDS", TIMEOUT_SECONDS)
+    monkeypatch.setattr("cms.processes.slots.MAX_SECONDS", TIMEOUT_SECONDS)
     slots = WaitSlots(4)
     outcomes: Queue[str] = Queue()
     with ExitStack() as holders:
@@ -92,8 +91,8 @@ def test_who_waits_for_a_slot_gets_the_next_one(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_who_waits_for_a_slot_makes_room_for_a_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_slots, "MAX_SECONDS", TIMEOUT_SECONDS)
-    monkeypatch.setattr(wait_slots, "MAX_SECONDS_OF_OTHERS", TIMEOUT_SECONDS / 4)
+    monkeypatch.setattr("cms.processes.slots.MAX_SECONDS", TIMEOUT_SECONDS)
+    monkeypatch.setattr("cms.processes.slots.MAX_SECONDS_OF_OTHERS", TIMEOUT_SECONDS / 4)
     slots = WaitSlots(4)
     outcomes: Queue[str] = Queue()
     with ExitStack() as holders:
@@ -107,7 +106,7 @@ def test_who_waits_for_a_slot_makes_room_for_a_hash(monkeypatch: pytest.MonkeyPa
 def test_who_waits_for_a_slot_stays_where_another_thread_is_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wait_slots, "MAX_SECONDS", TIMEOUT_SECONDS)
+    monkeypatch.setattr("cms.processes.slots.MAX_SECONDS", TIMEOUT_SECONDS)
     slots = WaitSlots(8)
     outcomes: Queue[str] = Queue()
     with ExitStack() as holders:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
@@ -23,88 +23,87 @@ _TEMPLATE_FIELD = re.compile(r"\{\{\s*([^{},\s]+)\s*\}\}")
 
 _ALL_ROWS = "*"
 
+_AGGREGATED_OPTIONS = {
+    "metric": "field",
+    "time-series": "valueField",
+    "line-chart": "yAxis",
+    "bar-chart": "yAxis",
+}
+"""The options that name the field of an aggregate, by the types of panels that have one."""
+
 
 class PanelQuery(NamedTuple):
-    """The query of a panel, as the parameters of a list read, and the conversion of its items."""
+    """The query of a panel, as the parameters of a list read."""
 
     collection: str
     params: PanelParams
-    data_of: Callable[[Items], dict[str, object]]
 
 
 def panel_query(panel_type: str, options: PanelOptions) -> PanelQuery | None:
     """Return the query of a panel whose options are valid; None for a panel without data."""
+    filters: list[object] = []
+    if options.get("filter"):
+        filters.append(options["filter"])
     match panel_type:
         case "metric" if options["function"] in ROW_FUNCTIONS:
-            return _row_metric(options)
+            # The value of the first or last row in the order of `sortField`.
+            sort_term = _sort_term(options["sortField"], descending=options["function"] == "last")
+            params: PanelParams = {"fields": [options["field"]], "sort": [sort_term], "limit": 1}
         case "metric":
-            return _aggregate_metric(options)
+            params = {"aggregate": _aggregate_of(panel_type, options).param}
         case "list":
-            return _list(options)
+            template = options.get("displayTemplate") or ""
+            # A dict instead of a set keeps the order, so that equal panels send equal queries.
+            names = dict.fromkeys(_TEMPLATE_FIELD.findall(template))
+            params = _row_params(options, list(names) or ["*"])
         case "table":
-            return _rows(options, options.get("fields") or ["*"])
+            params = _row_params(options, options.get("fields") or ["*"])
         case "time-series":
-            return _time_series(options)
+            groups = _time_groups(options).values()
+            # The newest come first, so that the limit leaves the oldest out.
+            params = _group_params(panel_type, options, groups, [f"-{group}" for group in groups])
+            filters += _time_filters(options)
         case "line-chart" | "bar-chart":
-            return _chart(options)
+            groups = _chart_groups(options).values()
+            params = _group_params(panel_type, options, groups, groups)
         case _:
             return None
+    # All in one `_and`, so that none can replace another.
+    if filters:
+        params["filter"] = {"_and": filters}
+    return PanelQuery(options["collection"], params)
 
 
-def _aggregate_metric(options: PanelOptions) -> PanelQuery:
-    function = options["function"]
-    aggregate = _PanelAggregate(function, options.get("field") or _ALL_ROWS)
-
-    def data_of(items: Items) -> dict[str, object]:
-        # There is no group, so an aggregate has one row at most.
-        return _first_value(items, aggregate.value_in)
-
-    return _query(options, {"aggregate": aggregate.param}, data_of)
-
-
-def _row_metric(options: PanelOptions) -> PanelQuery:
-    """Return the query of the value of the first or last row in the order of `sortField`."""
-    field = options["field"]
-    is_last = options["function"] == "last"
-    sort_field = _sort_term(options["sortField"], descending=is_last)
-    params: PanelParams = {"fields": [field], "sort": [sort_field], "limit": 1}
-
-    def data_of(items: Items) -> dict[str, object]:
-        return _first_value(items, lambda item: value_at(item, field))
-
-    return _query(options, params, data_of)
-
-
-def _first_value(
-    items: Items, value_of: Callable[[Mapping[str, Any]], object]
-) -> dict[str, object]:
-    """Return the data of a metric: the value of the first item, null where there is none."""
-    if not items:
-        return {"value": None}
-    return {"value": value_of(items[0])}
-
-
-def _list(options: PanelOptions) -> PanelQuery:
-    template = options.get("displayTemplate") or ""
-    # A dict instead of a set keeps the order, so that equal panels send equal queries.
-    names = dict.fromkeys(_TEMPLATE_FIELD.findall(template))
-    return _rows(options, list(names) or ["*"])
-
-
-def display_text(
-    template: str, item: Mapping[str, Any], *, as_text: Callable[[object], str]
-) -> str:
-    """Return a display template with the values of an item in their places."""
-    return _TEMPLATE_FIELD.sub(lambda matched: as_text(value_at(item, matched[1])), template)
+def data_of_items(panel_type: str, options: PanelOptions, items: Items) -> dict[str, object]:
+    """Return the data of a panel from the items of its query."""
+    match panel_type:
+        case "metric":
+            # Without a group, an aggregate has one row at most.
+            return {"value": _metric_value(options, items[0]) if items else None}
+        case "list" | "table":
+            return {"items": list(items)}
+    aggregate = _aggregate_of(panel_type, options)
+    points: list[dict[str, object]] = []
+    if panel_type == "time-series":
+        # `year(date)` is answered under `date_year`.
+        keys = {part: parse_name(group).key for part, group in _time_groups(options).items()}
+        # Charts run from the oldest to the newest.
+        for item in reversed(items):
+            date = _moment({part: item[key] for part, key in keys.items()})
+            points.append({"date": date, "value": aggregate.value_in(item)})
+    else:
+        keys = {member: parse_name(group).key for member, group in _chart_groups(options).items()}
+        for item in items:
+            groups = {member: _grouped_value(item, key) for member, key in keys.items()}
+            points.append({**groups, "y": aggregate.value_in(item)})
+    return {"points": points}
 
 
 def _sort_term(field: str, *, descending: bool) -> str:
-    if descending:
-        return f"-{field}"
-    return field
+    return f"-{field}" if descending else field
 
 
-def _rows(options: PanelOptions, fields: Sequence[str]) -> PanelQuery:
+def _row_params(options: PanelOptions, fields: Sequence[str]) -> PanelParams:
     params: PanelParams = {
         "fields": list(fields),
         "limit": int(options.get("limit") or DEFAULT_ROWS),
@@ -114,74 +113,60 @@ def _rows(options: PanelOptions, fields: Sequence[str]) -> PanelQuery:
         descending = options.get("sortDirection") != "asc"
         # Without a direction the newest or largest come first, as a list of few rows shows them.
         params["sort"] = [_sort_term(sort_field, descending=descending)]
-    return _query(options, params, lambda items: {"items": list(items)})
+    return params
 
 
-def _chart(options: PanelOptions) -> PanelQuery:
-    aggregate = _PanelAggregate(chart_function(options), options.get("yAxis") or _ALL_ROWS)
-    # A line for each value of `grouping`.
-    groups = {"x": options["xAxis"]}
-    if options.get("grouping"):
-        groups["group"] = options["grouping"]
-    params: PanelParams = {
-        "groupBy": list(groups.values()),
-        "aggregate": aggregate.param,
-        "sort": list(groups.values()),
+def _group_params(
+    panel_type: str, options: PanelOptions, groups: Iterable[str], sort: Iterable[str]
+) -> PanelParams:
+    return {
+        "groupBy": list(groups),
+        "aggregate": _aggregate_of(panel_type, options).param,
+        "sort": list(sort),
         "limit": MAX_POINTS,
     }
-    # `year(date)` is answered under `date_year`.
-    names = {member: parse_name(field).key for member, field in groups.items()}
 
-    def data_of(items: Items) -> dict[str, object]:
-        points = []
-        for item in items:
-            point = {member: _grouped_value(item, name) for member, name in names.items()}
-            points.append({**point, "y": aggregate.value_in(item)})
-        return {"points": points}
 
-    return _query(options, params, data_of)
+def _metric_value(options: PanelOptions, item: Mapping[str, Any]) -> object:
+    if options["function"] in ROW_FUNCTIONS:
+        return value_at(item, options["field"])
+    return _aggregate_of("metric", options).value_in(item)
+
+
+def _chart_groups(options: PanelOptions) -> dict[str, str]:
+    """Return the groups of a chart, by the members of its points."""
+    groups = {"x": options["xAxis"]}
+    # A line for each value of `grouping`.
+    if options.get("grouping"):
+        groups["group"] = options["grouping"]
+    return groups
+
+
+def _time_groups(options: PanelOptions) -> dict[str, str]:
+    """Return the groups of a time series, by the parts of a moment."""
+    parts = PRECISIONS[options.get("precision") or "day"]
+    return {part: f"{part}({options['dateField']})" for part in parts}
+
+
+def _time_filters(options: PanelOptions) -> Iterator[Mapping[str, object]]:
+    field = options["dateField"]
+    # PostgreSQL has dates before and after these, which Python's calendar has not.
+    yield {field: {"_between": ["0001-01-01", "9999-12-31"]}}
+    length = options.get("range")
+    if length and length != ALL_TIME:
+        yield {field: {"_gte": range_start(length)}}
+
+
+def display_text(
+    template: str, item: Mapping[str, Any], *, as_text: Callable[[object], str]
+) -> str:
+    """Return a display template with the values of an item in their places."""
+    return _TEMPLATE_FIELD.sub(lambda matched: as_text(value_at(item, matched[1])), template)
 
 
 def chart_function(options: PanelOptions) -> str:
     """Return the function of a chart, which line charts of Directus call `aggregation`."""
     return options.get("function") or options.get("aggregation") or "count"
-
-
-def _time_series(options: PanelOptions) -> PanelQuery:
-    field = options["dateField"]
-    parts = PRECISIONS[options.get("precision") or "day"]
-    aggregate = _PanelAggregate(
-        options.get("function") or "count", options.get("valueField") or _ALL_ROWS
-    )
-    groups = [f"{part}({field})" for part in parts]
-    params: PanelParams = {
-        "groupBy": groups,
-        "aggregate": aggregate.param,
-        # The newest come first, so that the limit leaves the oldest out.
-        "sort": [f"-{group}" for group in groups],
-        "limit": MAX_POINTS,
-    }
-    # `year(date)` is answered under `date_year`.
-    key_by_part = {part: parse_name(f"{part}({field})").key for part in parts}
-
-    def data_of(items: Items) -> dict[str, object]:
-        points = []
-        # Charts run from the oldest to the newest.
-        for item in reversed(items):
-            values = {part: item[key] for part, key in key_by_part.items()}
-            points.append({"date": _moment(values), "value": aggregate.value_in(item)})
-        return {"points": points}
-
-    # PostgreSQL has dates before and after these, which Python's calendar has not.
-    has_date = {field: {"_between": ["0001-01-01", "9999-12-31"]}}
-    return _query(options, params, data_of, has_date, *_in_range(options))
-
-
-def _in_range(options: PanelOptions) -> list[Mapping[str, object]]:
-    length = options.get("range")
-    if not length or length == ALL_TIME:
-        return []
-    return [{options["dateField"]: {"_gte": range_start(length)}}]
 
 
 def _moment(parts: Mapping[str, int]) -> str:
@@ -222,6 +207,13 @@ class _PanelAggregate(NamedTuple):
         return _grouped_value(value, self.field)
 
 
+def _aggregate_of(panel_type: str, options: PanelOptions) -> _PanelAggregate:
+    function = chart_function(options)
+    if panel_type == "time-series":
+        function = options.get("function") or "count"
+    return _PanelAggregate(function, options.get(_AGGREGATED_OPTIONS[panel_type]) or _ALL_ROWS)
+
+
 def _grouped_value(values: Mapping[str, Any], name: str) -> object:
     """Return the value of a group or an aggregate; `meta.kind` is answered under `meta_kind`."""
     if name in values:
@@ -237,20 +229,3 @@ def value_at(item: Mapping[str, Any], path: str) -> object:
             return None
         value = value.get(name.key)
     return value
-
-
-def _query(
-    options: PanelOptions,
-    params: PanelParams,
-    data_of: Callable[[Items], dict[str, object]],
-    *filters: Mapping[str, object],
-) -> PanelQuery:
-    """Return a query with the filter of the panel beside those that its type needs."""
-    conditions = list(filters)
-    own_filter = options.get("filter")
-    if own_filter:
-        conditions.insert(0, own_filter)
-    # All in one `_and`, so that none can replace another.
-    if conditions:
-        params["filter"] = {"_and": conditions}
-    return PanelQuery(options["collection"], params, data_of)

@@ -1,4 +1,4 @@
-"""The types of panels, and the options that decide what they show (docs/dashboards.md).
+"""Panels: their types, and the options that decide what they show (docs/dashboards.md).
 
 Other options say how an application draws a panel. They are stored and returned as they came.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeGuard
+from typing import Any, NamedTuple
 
 from cms.markdown import MAX_MARKDOWN_LENGTH
 from cms.option_checks import (
@@ -23,6 +23,17 @@ from cms.option_checks import (
 )
 from cms.query.language.aggregates import AGGREGATES
 from cms.query.language.literals import parse_variable
+from cms.schema.references import (
+    FieldChange,
+    FollowChange,
+    apply_to_filter,
+    apply_to_path,
+    apply_to_paths,
+    apply_to_template,
+)
+
+Data = Mapping[str, object]
+"""The data of a panel; its members depend on the type of the panel."""
 
 ROW_FUNCTIONS = ("first", "last")
 """Functions of a metric that show the value of one row."""
@@ -104,8 +115,14 @@ def range_start(length: str) -> str:
     return f"$NOW(-{length})"
 
 
-def _is_text(value: object) -> TypeGuard[str]:
-    return isinstance(value, str)
+class Panel(NamedTuple):
+    """A panel as it is stored."""
+
+    id: str
+    type: str
+    options: Mapping[str, Any]
+    name: str | None = None
+    color: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +141,9 @@ class PanelType:
         if not isinstance(options, Mapping):
             yield OptionError("they are an object")
             return
-        function = options.get("function")
         # A function of another type than text has no requirements of its own: its check refuses it
         # below.
-        by_function = self.required_by_function.get(function, ()) if _is_text(function) else ()
+        by_function = self.required_by_function.get(str(options.get("function")), ())
         for name in (*self.required, *by_function):
             if options.get(name) is None:
                 yield IncompleteOption("it is needed", name)
@@ -138,10 +154,8 @@ class PanelType:
                 continue
             try:
                 check(value)
-            except IncompleteOption as error:
-                yield IncompleteOption(str(error), name, *error.path)
             except OptionError as error:
-                yield OptionError(str(error), name, *error.path)
+                yield type(error)(str(error), name, *error.path)
 
 
 # Each check raises OptionError; `checks` are of options that may be left out, unless `required`
@@ -197,3 +211,31 @@ PANEL_TYPES: Mapping[str, PanelType] = MappingProxyType(
         "markdown": PanelType((), {"text": _LONG_TEXT}),
     }
 )
+
+_FIELD_OPTIONS = ("field", "sortField", "dateField", "valueField", "xAxis", "yAxis", "grouping")
+
+PANEL_OPTIONS_WITH_NAMES: Mapping[str, FollowChange] = MappingProxyType(
+    {
+        **dict.fromkeys(_FIELD_OPTIONS, apply_to_path),
+        "fields": apply_to_paths,
+        "displayTemplate": apply_to_template,
+        "filter": apply_to_filter,
+    }
+)
+"""Options of panels that name fields of their `collection`."""
+
+
+def apply_to_panel(options: object, _collection: str | None, change: FieldChange) -> object:
+    """Return the options of a panel with the field's new name.
+
+    A dropped field stays in them: a panel without it would show something else.
+    """
+    if change.after is None or not isinstance(options, Mapping):
+        return options
+    collection = options.get("collection")
+    changed = {
+        option: follow_change(options[option], collection, change)
+        for option, follow_change in PANEL_OPTIONS_WITH_NAMES.items()
+        if option in options
+    }
+    return {**options, **changed}

@@ -1,4 +1,8 @@
-"""A flow as its rows define it, and its problems."""
+"""A flow as its rows define it, with its operations as a graph, and its problems.
+
+An operation leads to one other in case of success (`resolve`) and to one in case of failure
+(`reject`). Ways may join again, but none leads back.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,37 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cms import jsontext
-from cms.flows.definition.graph import FlowOperation, Graph, graph_problems
 from cms.flows.definition.options import Options
 from cms.flows.definition.trigger_types import FILTER_SCOPES, SCOPES, TRIGGER_TYPES
 from cms.option_checks import IncompleteOption, OptionError
 from cms.schema.system import FLOWS, OPERATIONS
+
+ENDS = ("resolve", "reject")
+NO_OPERATION = "the flow has no such operation"
+
+
+class FlowOperation(NamedTuple):
+    """One operation as its row says."""
+
+    id: str
+    key: str
+    type: str
+    options: Mapping[str, object]
+    resolve: str | None = None
+    reject: str | None = None
+
+    def next(self, end: str) -> str | None:
+        if end == "resolve":
+            return self.resolve
+        return self.reject
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The operations of one flow by id, and the first one."""
+
+    operations: Mapping[str, FlowOperation]
+    first: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +94,7 @@ def flow_problems(flow: FlowDefinition, types: Mapping[str, Options]) -> Iterato
         yield from _filter_problems(flow)
     for operation in flow.graph.operations.values():
         yield from _operation_problems(operation, types)
-    for problem in graph_problems(flow.graph):
-        collection = FLOWS
-        key = flow.id
-        if problem.operation is not None:
-            collection = OPERATIONS
-            key = problem.operation
-        yield FlowProblem(collection, key, (problem.field,), problem.reason)
+    yield from graph_problems(flow)
 
 
 def _filter_problems(flow: FlowDefinition) -> Iterator[FlowProblem]:
@@ -101,26 +125,84 @@ def _option_problem(collection: str, key: str, error: OptionError) -> FlowProble
     return FlowProblem(collection, key, ("options", *error.path), str(error), is_missing)
 
 
+def graph_problems(flow: FlowDefinition) -> Iterator[FlowProblem]:
+    """Yield the problems of the ends and the keys of a flow's operations.
+
+    The database makes sure that keys are unique within a flow.
+    """
+    graph = flow.graph
+    for operation in graph.operations.values():
+        if operation.key.startswith("$"):
+            reason = "names with $ are those of the run"
+            yield FlowProblem(OPERATIONS, operation.id, ("key",), reason)
+    if graph.first is not None and graph.first not in graph.operations:
+        yield FlowProblem(FLOWS, flow.id, ("operation",), NO_OPERATION)
+    for operation in graph.operations.values():
+        for end in ENDS:
+            target = operation.next(end)
+            if target is not None and target not in graph.operations:
+                yield FlowProblem(OPERATIONS, operation.id, (end,), NO_OPERATION)
+    for edge in _edges_back(graph):
+        reason = "it leads back to an operation before it"
+        yield FlowProblem(OPERATIONS, edge.source, (edge.field,), reason)
+
+
+class _Edge(NamedTuple):
+    """A connection to an operation, from an end of another one."""
+
+    source: str
+    field: str
+    target: str
+
+
+def _edges_back(graph: Graph) -> Iterator[_Edge]:
+    """Yield the edges without which the graph has no cycle, by a search in depth."""
+    beginnings = list(graph.operations)
+    if graph.first in graph.operations:
+        beginnings.insert(0, str(graph.first))
+    visited: set[str] = set()
+    # A stack instead of recursion: a flow may have thousands of operations.
+    before: set[str] = set()
+    for beginning in beginnings:
+        pending = [_leaving(beginning, graph, visited, before)]
+        way = [beginning]
+        while pending:
+            edge = next(pending[-1], None)
+            if edge is None:
+                pending.pop()
+                before.discard(way.pop())
+            elif edge.target in before:
+                yield edge
+            elif edge.target not in visited:
+                way.append(edge.target)
+                pending.append(_leaving(edge.target, graph, visited, before))
+
+
+def _leaving(identifier: str, graph: Graph, visited: set[str], before: set[str]) -> Iterator[_Edge]:
+    """Return the edges that leave an operation, which is on the way from now on."""
+    if identifier in visited:
+        return iter(())
+    visited.add(identifier)
+    before.add(identifier)
+    operation = graph.operations[identifier]
+    edges = []
+    for end in ENDS:
+        target = operation.next(end)
+        if target in graph.operations:
+            edges.append(_Edge(identifier, end, str(target)))
+    return iter(edges)
+
+
 def _only_beginning(operations: Mapping[str, FlowOperation]) -> str | None:
     """Return the first operation of a flow that names none.
 
     That is the oldest operation to which no other one leads.
     """
-    targets: set[str | None] = set()
-    for operation in operations.values():
-        targets.add(operation.resolve)
-        targets.add(operation.reject)
+    targets = {operation.next(end) for operation in operations.values() for end in ENDS}
     # Operations come in the order of their creation, so that the first match is the oldest.
-    for identifier in operations:
-        if identifier not in targets:
-            return identifier
-    return None
+    return next((identifier for identifier in operations if identifier not in targets), None)
 
 
 def _loads(text: str | None) -> Mapping[str, object]:
-    if text is None:
-        return {}
-    value = jsontext.loads_stored(text)
-    if isinstance(value, dict):
-        return value
-    return {}
+    value = jsontext.loads_optional(text)
+    return value if isinstance(value, dict) else {}

@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from cms import jsontext
-from cms.flows.definition.flow import FlowDefinition
-from cms.flows.definition.graph import FlowOperation
+from cms.flows.definition.flow import FlowDefinition, FlowOperation
 from cms.schema.query_references import apply_to_query
 from cms.schema.references import (
     FieldChange,
@@ -87,19 +86,13 @@ def _roots(flow: FlowDefinition) -> dict[Path, str]:
 
 def _last(flow: FlowDefinition, operation: FlowOperation) -> Roots:
     """Return what `$last` is for an operation, if it is the same on every way to it."""
-    before = []
-    for other in flow.graph.operations.values():
-        if operation.id in (other.resolve, other.reject):
-            before.append(other)
-    return _last_of(before)
+    others = flow.graph.operations.values()
+    return _last_of([each for each in others if operation.id in (each.resolve, each.reject)])
 
 
 def _last_of(operations: Sequence[FlowOperation]) -> dict[Path, str]:
-    collections = {_items_of(operation) for operation in operations}
-    collection = collections.pop() if len(collections) == 1 else None
-    if collection is None:
-        return {}
-    return {("$last",): collection}
+    collection, *others = {_items_of(operation) for operation in operations} or {None}
+    return {} if others or collection is None else {("$last",): collection}
 
 
 def _items_of(operation: FlowOperation) -> str | None:

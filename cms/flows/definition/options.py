@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import NamedTuple
 
 from cms import jsontext
 from cms.distribution import install_command
@@ -34,8 +33,6 @@ from cms.schema.types.texts import parse_uuid
 
 SCRIPT_ENGINE = "py_mini_racer"
 """The module that runs scripts, of the extra `script`."""
-
-OptionPath = tuple[str | int, ...]
 
 _EMPTY_LIST = "at least one is needed"
 _METHOD_NAMES = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -207,23 +204,18 @@ def uuid(value: object) -> None:
 
 def uuid_or_uuids(value: object) -> None:
     """Take a UUID, or a list of them."""
-    if not isinstance(value, list):
-        uuid(value)
-        return
-    if not value:
+    if value == []:
         raise IncompleteOption(_EMPTY_LIST)
-    for index, element in enumerate(value):
+    for path, element in _elements(value):
         try:
             uuid(element)
         except OptionError as error:
-            raise OptionError(str(error), index) from None
+            raise OptionError(str(error), *path) from None
 
 
 def texts_of(value: object) -> list[str]:
     """Return the texts of an option that takes one, or a list of them."""
-    if isinstance(value, list):
-        return [str(element) for element in value]
-    return [str(value)]
+    return [str(element) for _, element in _elements(value)]
 
 
 def mail_body(value: object) -> None:
@@ -315,38 +307,29 @@ def url(value: object) -> None:
 
 def headers(value: object) -> None:
     """Take an object of headers, or a list of objects with `header` and `value`."""
-    for path, name, content in _header_entries(value):
+    for position, name, content in _header_entries(value):
         if name in (None, "") or content is None:
-            raise IncompleteOption("a header needs a name and a value", *path)
+            raise IncompleteOption("a header needs a name and a value", position)
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise OptionError("it is not the name of a header", *path)
+            raise OptionError("it is not the name of a header", position)
         if not _is_header_value(content):
-            raise OptionError("the value of a header is a text of one line", *path)
+            raise OptionError("the value of a header is a text of one line", position)
 
 
 def _is_header_value(content: object) -> bool:
-    if isinstance(content, str):
-        # A line break would begin another header.
-        return "\r" not in content and "\n" not in content
-    return isinstance(content, int)
+    # A line break would begin another header.
+    return isinstance(content, str | int) and not {"\r", "\n"} & set(str(content))
 
 
-class _HeaderEntry(NamedTuple):
-    """A header as it was sent, and the path to it inside the option."""
-
-    path: OptionPath
-    name: object
-    content: object
-
-
-def _header_entries(value: object) -> Iterator[_HeaderEntry]:
+def _header_entries(value: object) -> Iterator[tuple[str | int, object, object]]:
+    """Yield the headers of an option: where each stands in it, its name and its content."""
     if isinstance(value, Mapping):
         for name, content in value.items():
-            yield _HeaderEntry((str(name),), name, content)
+            yield str(name), name, content
     elif isinstance(value, list):
         for index, entry in enumerate(value):
             if not isinstance(entry, Mapping):
                 raise OptionError("it is an object with header and value", index)
-            yield _HeaderEntry((index,), entry.get("header"), entry.get("value"))
+            yield index, entry.get("header"), entry.get("value")
     else:
         raise OptionError("they are an object, or a list of objects with header and value")

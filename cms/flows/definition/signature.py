@@ -19,12 +19,10 @@ def parse_secret(text: str) -> bytes:
 
     Raises ValueError, whose text does not hold the secret.
     """
-    encoded = text.removeprefix(PREFIX)
+    encoded = text.removeprefix(PREFIX).rstrip("=")
     try:
         # Padding beyond what is needed does no harm, and some programs leave theirs out.
-        key = base64.b64decode(
-            encoded.rstrip("=") + "=" * (-len(encoded.rstrip("=")) % 4), validate=True
-        )
+        key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
     except (binascii.Error, ValueError):
         key = b""
     if not MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
@@ -44,10 +42,8 @@ def signature_headers(
     """
     # Id and time are signed as well: a receiver can refuse a request that comes twice, or late.
     content = f"{message}.{seconds}.".encode() + body
-    signatures: list[str] = []
-    for key in keys:
-        signature = hmac.digest(key, content, hashlib.sha256)
-        signatures.append(f"v1,{base64.b64encode(signature).decode()}")
+    digests = [hmac.digest(key, content, hashlib.sha256) for key in keys]
+    signatures = [f"v1,{base64.b64encode(digest).decode()}" for digest in digests]
     return {
         "webhook-id": message,
         "webhook-timestamp": str(seconds),

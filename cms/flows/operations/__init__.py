@@ -8,12 +8,13 @@ from types import MappingProxyType
 from cms.flows.definition.operation_types import OPERATION_TYPES as TYPES
 from cms.flows.operations.basic import (
     condition,
+    run_script,
     sleep,
     throw_error,
     transform,
+    trigger,
     write_log,
 )
-from cms.flows.operations.exec import run_script
 from cms.flows.operations.item_operations import (
     create_items,
     delete_items,
@@ -22,7 +23,6 @@ from cms.flows.operations.item_operations import (
 )
 from cms.flows.operations.messages import send_mail, send_notification
 from cms.flows.operations.request import send_request
-from cms.flows.operations.trigger import trigger
 from cms.flows.operations.web_tokens import json_web_token
 from cms.flows.run import OperationType
 

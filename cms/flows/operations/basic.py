@@ -1,4 +1,4 @@
-"""The operations of flows that need nothing but the values of the run."""
+"""The operations of flows on the run itself: values, logs, waits, scripts, and other flows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import time
 
 from cms import jsontext
 from cms.bounded_cache import bounded_cache
-from cms.errors import Problem
+from cms.flows.execution import run_inner_flow
 from cms.flows.redaction import MAX_TEXT_LENGTH
-from cms.flows.run import Rejected, RenderedOptions, Run, Unmet
+from cms.flows.run import INNER_RUNS_SPENT, Rejected, RenderedOptions, Run, Unmet
 from cms.query.rules.payload_rules import parse_rule
 from cms.query.rules.resolved_rules import ResolvedRule, resolve_rule
 from cms.query.rules.validation import RuleContext, failures
@@ -35,7 +35,7 @@ def condition(options: RenderedOptions, run: Run) -> object:
     context = RuleContext(user=run.user, role=run.role)
     problems = failures(rule, run.values, context)
     if problems:
-        raise Unmet([_failure(problem) for problem in problems])
+        raise Unmet([{"message": each.message, **each.extensions} for each in problems])
     return None
 
 
@@ -85,5 +85,32 @@ def throw_error(options: RenderedOptions, run: Run) -> object:
     )
 
 
-def _failure(problem: Problem) -> dict[str, object]:
-    return {"message": problem.message, **problem.extensions}
+def run_script(options: RenderedOptions, run: Run) -> object:
+    """Run a script on the values of the run; return its result, or reject with what it throws."""
+    outcome = run.services.scripts.run(
+        options["code"], run.values, max_seconds=run.limits.seconds_left
+    )
+    for line in outcome.lines:
+        run.log(line)
+    if outcome.has_failed:
+        raise Rejected(outcome.error)
+    return outcome.result
+
+
+def trigger(options: RenderedOptions, run: Run) -> object:
+    """Run a flow and return its result; for a list of payloads, the results of all.
+
+    A list is a payload for each element. The runs follow each other in every mode: those that are
+    called parallel do not see each other either, and a batch is as many as run before the next.
+    """
+    # The default stands for an option that is left out; a payload of null is handed on.
+    payload = options.get("payload", run.values.get("$last"))
+    flow = options["flow"]
+    if not isinstance(payload, list):
+        return run_inner_flow(run, flow, payload)
+    left = run.limits.inner_runs_left
+    # Before the run of its first element.
+    if len(payload) > left:
+        reason = f"{INNER_RUNS_SPENT}; this list would take {len(payload)} of {left} that are left."
+        raise Rejected({"message": reason})
+    return [run_inner_flow(run, flow, element) for element in payload]

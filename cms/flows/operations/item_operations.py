@@ -111,9 +111,7 @@ def _selection(options: RenderedOptions) -> dict[str, object]:
     if key is None:
         _require_selection(options)
         return {"query": options.get("query") or {}}
-    if isinstance(key, list):
-        return {"keys": key}
-    return {"keys": [key]}
+    return {"keys": key if isinstance(key, list) else [key]}
 
 
 def _require_selection(options: RenderedOptions) -> None:

@@ -1,19 +1,28 @@
-"""The operation `request`: asks another server, or delivers a signed webhook to it."""
+"""The operation `request`: asks another server, or delivers a signed webhook to it.
+
+Signed requests are logged, and flows whose requests have failed for days are switched off.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from cms import jsontext
+from cms.database.connections import single_values
+from cms.database.statements import statement
 from cms.flows.definition.options import texts_of
 from cms.flows.definition.signature import parse_secret, signature_headers
-from cms.flows.deliveries import Delivery, record_delivery
-from cms.flows.run import Rejected, RenderedOptions, Run
+from cms.flows.run import Rejected, RenderedOptions, Run, Services
+from cms.items.write import writes
+from cms.mail.notifications import Notification, notify
 from cms.outgoing.outgoing_addresses import AddressDenied, AddressFilter, HostDenied
 from cms.outgoing.outgoing_requests import (
     FetchError,
@@ -23,6 +32,8 @@ from cms.outgoing.outgoing_requests import (
     ResponseTooLarge,
     fetch,
 )
+from cms.schema.system import FLOWS
+from cms.store.identity import Identity
 
 MAX_SECONDS = 30.0
 """For the whole exchange, with redirects; less where the run has less time left."""
@@ -54,6 +65,26 @@ _FIRST_ERROR_STATUS = 400
 # Time-out, too early, too many requests, and faults of the other server: they may pass.
 _TRANSIENT_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
 
+MIN_FAILURES = 10
+"""Failures before a flow is switched off, however long they have lasted: two failures in a week are
+no outage."""
+
+MAX_URL_LENGTH = 2_000
+MAX_REASON_LENGTH = 500
+NO_ADDRESS = "(no address)"
+
+log = logging.getLogger("cms")
+
+
+class Delivery(NamedTuple):
+    """One attempt to deliver a webhook; without a status, `reason` says why there is no answer."""
+
+    message: str
+    url: str
+    status: int | None
+    reason: str | None
+    milliseconds: float
+
 
 class RequestOutcome(NamedTuple):
     """The outcome of a request; `status` is None without an answer, and `reason` says why."""
@@ -63,11 +94,7 @@ class RequestOutcome(NamedTuple):
     headers: Mapping[str, str] = {}
     data: object = None
     is_transient: bool = False
-    first_error_status: int = _FIRST_ERROR_STATUS
-
-    @property
-    def has_failed(self) -> bool:
-        return self.status is None or self.status >= self.first_error_status
+    has_failed: bool = True
 
     @property
     def result(self) -> dict[str, object]:
@@ -95,12 +122,10 @@ def send_request(options: RenderedOptions, run: Run) -> object:
     # A signed message is for one receiver only.
     outgoing = OutgoingRequest(url, method, headers, body, follows_redirects=message is None)
     start = time.perf_counter()
-    outcome = _exchange(outgoing, _address_filter(run), _limits(run))
+    outcome = _exchange(outgoing, run)
     milliseconds = round((time.perf_counter() - start) * 1000, 3)
     if message is not None:
-        reason = None
-        if outcome.has_failed:
-            reason = outcome.reason
+        reason = outcome.reason if outcome.has_failed else None
         delivery = Delivery(message, outgoing.url, outcome.status, reason, milliseconds)
         record_delivery(run, delivery, has_failed=outcome.has_failed)
     if outcome.has_failed:
@@ -108,19 +133,12 @@ def send_request(options: RenderedOptions, run: Run) -> object:
     return outcome.result
 
 
-def _address_filter(run: Run) -> AddressFilter:
+def _exchange(outgoing: OutgoingRequest, run: Run) -> RequestOutcome:
     config = run.services.config
-    return replace(AddressFilter.from_config(config), hosts=config.flows_request_allow_list)
-
-
-def _limits(run: Run) -> FetchLimits:
+    hosts = config.flows_request_allow_list
+    address_filter = replace(AddressFilter.from_config(config), hosts=hosts)
     seconds = min(MAX_SECONDS, run.limits.seconds_left)
-    return FetchLimits(max(seconds, MIN_SECONDS), MAX_RESPONSE_BYTES)
-
-
-def _exchange(
-    outgoing: OutgoingRequest, address_filter: AddressFilter, limits: FetchLimits
-) -> RequestOutcome:
+    limits = FetchLimits(max(seconds, MIN_SECONDS), MAX_RESPONSE_BYTES)
     try:
         with fetch(outgoing, address_filter, limits=limits) as response:
             content = b"".join(response.chunks)
@@ -131,10 +149,8 @@ def _exchange(
         return RequestOutcome(None, str(failed), is_transient=True)
     except ResponseTooLarge:
         return RequestOutcome(None, f"it answers with more than {MAX_RESPONSE_BYTES // 2**20} MB")
-    first_error = _FIRST_ERROR_STATUS
-    if not outgoing.follows_redirects:
-        # A redirect of a signed request counts as a failure.
-        first_error = _FIRST_REDIRECT_STATUS
+    # A redirect of a signed request counts as a failure.
+    first_error = _FIRST_ERROR_STATUS if outgoing.follows_redirects else _FIRST_REDIRECT_STATUS
     headers = {name: _storable(value) for name, value in response.headers.items()}
     return RequestOutcome(
         response.status,
@@ -142,7 +158,7 @@ def _exchange(
         headers,
         _data(response, content),
         is_transient=response.status in _TRANSIENT_STATUSES,
-        first_error_status=first_error,
+        has_failed=response.status >= first_error,
     )
 
 
@@ -163,10 +179,8 @@ def _data(response: OutgoingResponse, content: bytes) -> object:
 
 
 def _text(content: bytes, charset: str) -> str:
-    name = charset
     # Some codecs of Python are not for texts, and some take quadratic time.
-    if not _CHARSET.fullmatch(charset):
-        name = "utf-8"
+    name = charset if _CHARSET.fullmatch(charset) else "utf-8"
     try:
         return _storable(content.decode(name, errors="replace"))
     except LookupError:
@@ -183,19 +197,12 @@ def headers_of(value: object) -> dict[str, str]:
 
     Those that say how a message is sent are left out: the service sends it in its own way.
     """
-    headers: dict[str, str] = {}
-    for name, content in _named_headers(value):
-        if name.lower() not in _OWN_HEADERS:
-            headers[name] = str(content)
-    return headers
-
-
-def _named_headers(value: object) -> Iterator[tuple[str, object]]:
+    named: Iterable[tuple[str, object]] = ()
     if isinstance(value, list):
-        for entry in value:
-            yield str(entry["header"]), entry["value"]
+        named = [(str(entry["header"]), entry["value"]) for entry in value]
     elif isinstance(value, Mapping):
-        yield from value.items()
+        named = value.items()
+    return {name: str(content) for name, content in named if name.lower() not in _OWN_HEADERS}
 
 
 def _body(value: object, headers: dict[str, str]) -> bytes | None:
@@ -204,15 +211,10 @@ def _body(value: object, headers: dict[str, str]) -> bytes | None:
         return None
     content = value.encode() if isinstance(value, str) else jsontext.dumps(value)
     if "content-type" not in map(str.lower, headers):
-        headers["Content-Type"] = _media_type(value)
+        # A text may be JSON as well: a template may have made it.
+        is_json = not isinstance(value, str) or _is_json(value)
+        headers["Content-Type"] = _JSON if is_json else "text/plain; charset=utf-8"
     return content
-
-
-def _media_type(body: object) -> str:
-    # A text may be JSON as well: a template may have made it.
-    if not isinstance(body, str) or _is_json(body):
-        return _JSON
-    return "text/plain; charset=utf-8"
 
 
 def _is_json(text: str) -> bool:
@@ -229,3 +231,76 @@ def _message(run: Run) -> str:
         return f"msg_{uuid.uuid4().hex}"
     # uuid5 makes of one run and operation the same id each time.
     return f"msg_{uuid.uuid5(uuid.UUID(run.id), str(run.operation)).hex}"
+
+
+def record_delivery(run: Run, delivery: Delivery, *, has_failed: bool) -> None:
+    """Log a delivery; switch the flow off once deliveries have failed for `flows_max_outage`."""
+    if run.operation is None:
+        return
+    if delivery.reason is not None:
+        # The message of the other server, which may repeat secrets that it was sent.
+        reason = str(run.secrets.masked(delivery.reason))[:MAX_REASON_LENGTH]
+        delivery = delivery._replace(reason=reason)
+    values = (
+        run.flow,
+        run.operation,
+        run.id,
+        delivery.message,
+        without_secrets(str(run.secrets.masked(delivery.url))),
+        run.attempt,
+        delivery.status,
+        delivery.reason,
+        delivery.milliseconds,
+        has_failed,
+        run.services.config.flows_max_outage.total_seconds(),
+        MIN_FAILURES,
+    )
+    rows = run.fetch(statement("record_delivery"), values)
+    # The statement returns a row if the outage has lasted too long. A filter flow is not switched
+    # off here: that is a write of its own, which could wait for the open transaction for ever. The
+    # next delivery outside of a filter flow does it.
+    if rows and run.transaction is None:
+        switch_off(run.services, run.flow, delivery)
+
+
+def switch_off(services: Services, flow: str, delivery: Delivery) -> None:
+    """Make a flow inactive, and tell all administrators unless somebody else has just done so."""
+    target = writes.WriteTarget(FLOWS)
+    # As a write of items like any other, so that the history and other flows see it.
+    service = Identity(is_service=True)
+    writes.update_one(services.store, service, target, key=flow, payload={"status": "inactive"})
+    with services.store.database.transaction() as transaction:
+        # Deletes the outages and returns the flow's name; of two workers that switch off at once,
+        # one gets the row and writes the notification.
+        rows = transaction.execute(statement("end_outages"), (flow,))
+        if not rows:
+            return
+        administrators = single_values(transaction.execute(statement("find_administrators")))
+        days = services.config.flows_max_outage / timedelta(days=1)
+        message = (
+            f"Its signed requests to {_host(delivery.url)} have failed for {days:g} "
+            f"days, the last one because of this: {delivery.reason}. Switch it on again once the "
+            "other server answers."
+        )
+        subject = f'The flow "{rows[0][0]}" is switched off'
+        notify(transaction.execute, administrators, Notification(subject, message, FLOWS, flow))
+    log.warning("flow %s is switched off: its requests have failed for %g days", flow, days)
+
+
+def without_secrets(url: str) -> str:
+    """Return a URL for a log: without its query, which often holds a key, and its credentials."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return NO_ADDRESS
+    host = parts.netloc.rpartition("@")[2]
+    query = "…" if parts.query else ""
+    plain = parts._replace(netloc=host, query=query, fragment="").geturl()
+    return plain[:MAX_URL_LENGTH]
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or NO_ADDRESS
+    except ValueError:
+        return NO_ADDRESS

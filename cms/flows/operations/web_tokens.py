@@ -77,10 +77,8 @@ def _storable(claims: object) -> object:
 
 def _verified(options: RenderedOptions, settings: RenderedOptions) -> object:
     _require_known(settings, _VERIFYING)
-    required_claims = []
     # The library takes a token without a subject for one of any subject.
-    if settings.get("subject") is not None:
-        required_claims.append("sub")
+    required_claims = [] if settings.get("subject") is None else ["sub"]
     return jwt.decode(
         _text(options, "token"),
         _text(options, "secret"),
@@ -90,10 +88,7 @@ def _verified(options: RenderedOptions, settings: RenderedOptions) -> object:
         subject=settings.get("subject"),
         leeway=_seconds(settings.get("clockTolerance") or 0),
         # If no audience is asked for, the one that a token names does not matter.
-        options={
-            "verify_aud": settings.get("audience") is not None,
-            "require": required_claims,
-        },
+        options={"verify_aud": settings.get("audience") is not None, "require": required_claims},
     )
 
 
@@ -111,10 +106,7 @@ def _text(options: RenderedOptions, name: str) -> str:
 
 
 def _algorithms(named: object) -> list[str]:
-    if isinstance(named, list):
-        names = named
-    else:
-        names = [named or ALGORITHMS[0]]
+    names = named if isinstance(named, list) else [named or ALGORITHMS[0]]
     if not names or not set(map(str, names)) <= set(ALGORITHMS):
         raise ValueError(f"the algorithm is one of {', '.join(ALGORITHMS)}")
     return [str(name) for name in names]

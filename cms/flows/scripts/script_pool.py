@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 import signal
+from dataclasses import dataclass
 
 from cms import jsontext
 from cms.config import Config
 from cms.errors import unavailable
-from cms.flows.scripts.script_job import ScriptJob, ScriptOutcome
 from cms.processes.child_processes import ChildEnded, ChildProcesses
-from cms.processes.machine_slots import MachineSlots
-from cms.processes.wait_slots import NoFreeSlot
+from cms.processes.slots import MachineSlots, NoFreeSlot
 
 HEAP_BYTES = 32 * 2**20
 MAX_CONCURRENT = 4
@@ -24,6 +23,16 @@ START_SECONDS = 20.0
 
 MIN_SECONDS = 0.01
 """The seconds that a script gets at least, however late its run is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptOutcome:
+    """The result of a script, or the value that it has thrown; and its console output."""
+
+    result: object = None
+    error: object = None
+    has_failed: bool = False
+    lines: tuple[str, ...] = ()
 
 
 class ScriptPool:
@@ -41,9 +50,9 @@ class ScriptPool:
         `Refused` SERVICE_UNAVAILABLE when all slots stay taken.
         """
         seconds = min(self._max_seconds, max(max_seconds, MIN_SECONDS))
-        job = ScriptJob(code, jsontext.dumps(data).decode(), seconds)
+        job = {"code": code, "data": jsontext.dumps(data).decode(), "max_seconds": seconds}
         # As JSON on one line: the child gets no pickles, because it runs code that is not trusted.
-        line = json.dumps(job._asdict()).encode() + b"\n"
+        line = json.dumps(job).encode() + b"\n"
         try:
             # Slots of the machine, because several processes have pools of their own.
             with self._slots.take(max_seconds=seconds):
@@ -85,10 +94,9 @@ def _limited(limit: str, seconds: float, lines: tuple[str, ...] = ()) -> ScriptO
     message = f"The script needs more than {HEAP_BYTES // 2**20} MB of memory"
     if limit == "time":
         message = f"The script takes more than {seconds:.3g} seconds"
-    error = {"name": "LimitExceeded", "message": message}
-    return ScriptOutcome(error=error, has_failed=True, lines=lines)
+    return _failed(message, lines, name="LimitExceeded")
 
 
-def _failed(message: str, lines: tuple[str, ...]) -> ScriptOutcome:
-    error = {"name": "Error", "message": message}
+def _failed(message: str, lines: tuple[str, ...], *, name: str = "Error") -> ScriptOutcome:
+    error = {"name": name, "message": message}
     return ScriptOutcome(error=error, has_failed=True, lines=lines)

@@ -26,14 +26,17 @@ from py_mini_racer import (
     MiniRacer,
 )
 
-from cms.flows.scripts.script_job import (
-    MAX_ANSWER_LENGTH,
-    MAX_LINE_LENGTH,
-    MAX_LINES,
-    MAX_RESULT_LENGTH,
-    ScriptJob,
-)
-from cms.processes.child_input import waits_for_job
+from cms.processes.child_processes import waits_for_job
+
+MAX_LINES = 200
+"""Lines of console output; what follows is left out."""
+
+MAX_LINE_LENGTH = 4000
+MAX_RESULT_LENGTH = 2**22
+"""Characters of a result as JSON."""
+
+MAX_ANSWER_LENGTH = MAX_RESULT_LENGTH + 100
+"""The same with what tells results from errors."""
 
 END_SECONDS = 1.0
 """How long after its time a script is ended that does not let itself be interrupted."""
@@ -46,11 +49,12 @@ _PROCESS = Path("/proc/self")
 _SETUP = resources.files("cms.flows.scripts").joinpath("isolate.js").read_text("utf-8")
 
 
-class _ScriptAnswer(NamedTuple):
-    """The answer to a job, and whether its script has met a limit."""
+class _ScriptJob(NamedTuple):
+    """JavaScript that exports a function, the JSON of what it gets, and its limit in seconds."""
 
-    json: str
-    has_met_limit: bool
+    code: str
+    data: str
+    max_seconds: float
 
 
 def main() -> None:
@@ -65,13 +69,13 @@ def main() -> None:
         line = sys.stdin.buffer.readline()
         if not line:
             return
-        job = ScriptJob(**json.loads(line))
+        job = _ScriptJob(**json.loads(line))
         # The kernel ends this process when V8 cannot interrupt a script, as in a loop of promises.
         signal.setitimer(signal.ITIMER_REAL, job.max_seconds + END_SECONDS)
         answer = _run(job, heap_bytes)
-        has_met_limit = answer.has_met_limit
+        has_met_limit = "limit" in answer
         signal.setitimer(signal.ITIMER_REAL, 0)
-        sys.stdout.buffer.write(answer.json.encode() + b"\n")
+        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
         sys.stdout.buffer.flush()
 
 
@@ -97,7 +101,7 @@ def _data_bytes() -> int:
     return int(size.split()[0]) * 1024
 
 
-def _run(job: ScriptJob, heap_bytes: int) -> _ScriptAnswer:
+def _run(job: _ScriptJob, heap_bytes: int) -> dict[str, object]:
     deadline = time.monotonic() + job.max_seconds
     # An isolate of its own for each script: nothing of one is seen by the next.
     with MiniRacer() as engine:
@@ -123,21 +127,15 @@ def _run(job: ScriptJob, heap_bytes: int) -> _ScriptAnswer:
         # Also of a script that has failed: its output is what tells why.
         lines = _lines(engine)
     if limit is not None:
-        return _ScriptAnswer(json.dumps({"limit": limit, "lines": lines}), has_met_limit=True)
+        return {"limit": limit, "lines": lines}
     # As a text: a line end of the script's would make two answers of it.
-    content = {"outcome": outcome[:MAX_ANSWER_LENGTH], "lines": lines}
-    return _ScriptAnswer(json.dumps(content), has_met_limit=False)
+    return {"outcome": outcome[:MAX_ANSWER_LENGTH], "lines": lines}
 
 
 def _setup_script() -> str:
-    script = _SETUP
-    for name, value in (
-        ("MAX_LINES", MAX_LINES),
-        ("MAX_LINE_LENGTH", MAX_LINE_LENGTH),
-        ("MAX_RESULT_LENGTH", MAX_RESULT_LENGTH),
-    ):
-        script = script.replace(name, str(value))
-    return script
+    script = _SETUP.replace("MAX_LINES", str(MAX_LINES))
+    script = script.replace("MAX_LINE_LENGTH", str(MAX_LINE_LENGTH))
+    return script.replace("MAX_RESULT_LENGTH", str(MAX_RESULT_LENGTH))
 
 
 def _lines(engine: MiniRacer) -> list[str]:
@@ -145,7 +143,7 @@ def _lines(engine: MiniRacer) -> list[str]:
     try:
         lines = json.loads(str(engine.eval("isolate.lines()", timeout_sec=END_SECONDS / 2)))
     except (JSEvalException, ValueError):
-        return []
+        lines = None
     # The script may have put anything there.
     if not isinstance(lines, list):
         return []

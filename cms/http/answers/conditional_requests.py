@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
-import falcon
+from cms.http.requests.request import Request
 
 # 18 digits fit 64 bits; a longer number is no position in any file.
 _RANGE = re.compile(r"bytes\s*+=\s*+(\d{0,18})\s*+-\s*+(\d{0,18})", re.ASCII)
@@ -24,7 +24,7 @@ class ByteRange(NamedTuple):
     length: int
 
 
-def is_not_modified(request: falcon.Request, tag: str, modified: datetime) -> bool:
+def is_not_modified(request: Request, tag: str, modified: datetime) -> bool:
     """Tell whether the client already has this version of the content, which is answered 304."""
     header = request.get_header("If-None-Match")
     # With tags the time does not count (RFC 9110, section 13.2.2): it is exact to the second only.
@@ -37,9 +37,7 @@ def is_not_modified(request: falcon.Request, tag: str, modified: datetime) -> bo
     return since is not None and modified.replace(microsecond=0) <= since
 
 
-def byte_range_of(
-    request: falcon.Request, tag: str, modified: datetime, *, size: int
-) -> ByteRange | None:
+def byte_range_of(request: Request, tag: str, modified: datetime, *, size: int) -> ByteRange | None:
     """Return the requested part, None for the whole content.
 
     A range that cannot be read, names several parts or belongs to another version is ignored.
@@ -50,7 +48,7 @@ def byte_range_of(
         return None
     # Without both numbers "bytes=-" asks for nothing. A HEAD is answered as without a range.
     bounds = _RANGE.fullmatch(header.strip().lower())
-    if bounds is None or bounds.groups() == ("", "") or request.context.method != "GET":
+    if bounds is None or bounds.groups() == ("", "") or request.sent_method != "GET":
         return None
     # A part of this version would not fit the part of another one that the client has.
     if not _if_range_matches(request.get_header("If-Range"), tag, modified):

@@ -23,6 +23,7 @@ from cms.errors import (
     unavailable,
 )
 from cms.http.requests.media import NOT_JSON
+from cms.http.requests.request import Request
 from cms.store.refusals import refusal_of_stale
 
 log = logging.getLogger("cms")
@@ -53,9 +54,7 @@ def write_errors(response: falcon.Response, status: int, problems: Iterable[Prob
     response.data = jsontext.dumps(body)
 
 
-def on_refused(
-    request: falcon.Request, response: falcon.Response, refused: Refused, params: Any
-) -> None:
+def on_refused(request: Request, response: falcon.Response, refused: Refused, params: Any) -> None:
     """Answer a request that the service refuses."""
     # A flow, and not its route, decides which method it takes.
     allowed = refused.problems[0].extensions.get("allowed")
@@ -64,14 +63,14 @@ def on_refused(
     write_errors(response, refused.status, refused.problems)
 
 
-def on_stale(request: falcon.Request, response: falcon.Response, stale: Stale, params: Any) -> None:
+def on_stale(request: Request, response: falcon.Response, stale: Stale, params: Any) -> None:
     """Answer 503 where the database cannot serve: not migrated, or too busy."""
     refused = refusal_of_stale(stale)
     write_errors(response, refused.status, refused.problems)
 
 
 def on_http_error(
-    request: falcon.Request, response: falcon.Response, error: falcon.HTTPError, params: Any
+    request: Request, response: falcon.Response, error: falcon.HTTPError, params: Any
 ) -> None:
     """Answer a request that Falcon refuses: unknown routes, methods, media types."""
     problem = _problem_of(request, error)
@@ -81,7 +80,7 @@ def on_http_error(
 
 
 def on_system_error(
-    request: falcon.Request, response: falcon.Response, error: OSError, params: Any
+    request: Request, response: falcon.Response, error: OSError, params: Any
 ) -> None:
     """Answer 507 where a disk is full, such as that of temporary files, and 503 for a shortage."""
     if error.errno in SHORTAGE_ERRORS:
@@ -90,20 +89,20 @@ def on_system_error(
     if error.errno not in FULL_DISK_ERRORS:
         on_unexpected_error(request, response, error, params)
         return
-    log.error("the disk is full: %s", error.strerror, extra={"request": request.context.id})
+    log.error("the disk is full: %s", error.strerror, extra={"request": request.id})
     refused = insufficient_storage("service")
     write_errors(response, refused.status, refused.problems)
 
 
 def on_memory_error(
-    request: falcon.Request, response: falcon.Response, error: MemoryError, params: Any
+    request: Request, response: falcon.Response, error: MemoryError, params: Any
 ) -> None:
     """Answer 503 where the system gives this process no more memory."""
     _answer_shortage(request, response, error)
 
 
 def on_runtime_error(
-    request: falcon.Request, response: falcon.Response, error: RuntimeError, params: Any
+    request: Request, response: falcon.Response, error: RuntimeError, params: Any
 ) -> None:
     """Answer 503 where the system gives this process no more threads."""
     if str(error) in _THREADING_ERRORS:
@@ -112,21 +111,21 @@ def on_runtime_error(
         on_unexpected_error(request, response, error, params)
 
 
-def _answer_shortage(request: falcon.Request, response: falcon.Response, error: Exception) -> None:
+def _answer_shortage(request: Request, response: falcon.Response, error: Exception) -> None:
     log.error(
         "a request needs more memory, threads or files than there are: %s",
         str(error) or type(error).__name__,
-        extra={"request": request.context.id},
+        extra={"request": request.id},
     )
     refused = unavailable("service", "It has no memory, threads or files left for this request")
     write_errors(response, refused.status, refused.problems)
 
 
 def on_unexpected_error(
-    request: falcon.Request, response: falcon.Response, error: Exception, params: Any
+    request: Request, response: falcon.Response, error: Exception, params: Any
 ) -> None:
     """Log an unexpected error under the request's id; the answer holds that id and no detail."""
-    request_id = request.context.id
+    request_id = request.id
     # The traceback goes to the log only: it may hold values of the request and of rows.
     log.error("unexpected fault", exc_info=error, extra={"request": request_id})
     problem = Problem(
@@ -137,14 +136,14 @@ def on_unexpected_error(
     write_errors(response, 500, [problem])
 
 
-def _problem_of(request: falcon.Request, error: falcon.HTTPError) -> Problem:
+def _problem_of(request: Request, error: falcon.HTTPError) -> Problem:
     match error.status_code:
         case 404:
             return Problem("ROUTE_NOT_FOUND", "There is no such route.", {"path": request.path})
         case 405:
             allowed_methods = _allowed_methods(error)
             # As the client sent it: Falcon was given another name for some methods.
-            method = request.context.method
+            method = request.sent_method
             message = f"The method {method} is not allowed here; there are {allowed_methods}."
             return Problem("METHOD_NOT_ALLOWED", message, {"allowed": allowed_methods.split(", ")})
         case 413:

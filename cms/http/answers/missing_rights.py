@@ -13,6 +13,7 @@ from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.http.answers.error_handlers import on_refused, write_errors
 from cms.http.requests.administrator_check import is_administrator
+from cms.http.requests.request import Request
 from cms.store.store import Store
 
 log = logging.getLogger("cms")
@@ -25,7 +26,7 @@ class MissingRights:
         self._store = store
 
     def on_refused(
-        self, request: falcon.Request, response: falcon.Response, refused: Refused, params: Any
+        self, request: Request, response: falcon.Response, refused: Refused, params: Any
     ) -> None:
         """Answer a request that the service refuses, for whatever reason."""
         problem = refused.problems[0]
@@ -33,7 +34,7 @@ class MissingRights:
             on_refused(request, response, refused, params)
             return
         reason = self._reason(problem)
-        log.error("the database refuses a right: %s", reason, extra={"request": request.context.id})
+        log.error("the database refuses a right: %s", reason, extra={"request": request.id})
         extensions = {"reason": reason} if is_administrator(self._store, request) else {}
         write_errors(response, refused.status, [replace(problem, extensions=extensions)])
 

@@ -8,6 +8,7 @@ from typing import Any
 import falcon
 
 from cms.config import Config
+from cms.http.requests.request import Request
 
 
 def cors_middleware(config: Config) -> Sequence[object]:
@@ -33,7 +34,7 @@ class Cors:
             "Access-Control-Max-Age": str(config.cors_max_age),
         }
 
-    def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
+    def process_request(self, request: Request, response: falcon.Response) -> None:
         """Answer a preflight at once: it has no credentials and concerns no resource."""
         # Without these headers OPTIONS is a request like any other, which Falcon answers.
         requested_method = request.get_header("Access-Control-Request-Method")
@@ -45,7 +46,7 @@ class Cors:
 
     def process_response(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
         resource: Any,
         succeeded: bool,  # noqa: FBT001

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import falcon
 
-from cms.errors import Problem, Refused
+from cms.errors import STATUS, Problem, Refused
 from cms.http.requests.paths import PING_PATH
-from cms.http.requests.request import client_address
+from cms.http.requests.request import Request
 from cms.rate_limits.limiter import RateLimiter
 from cms.rate_limits.windows import Usage, tighter
 
@@ -44,75 +44,83 @@ _NEVER_REFUSED = PING_PATH
 class RateLimit:
     """Counts each request before any work for it; the answer says how many requests are left."""
 
-    def __init__(self, limiter: RateLimiter, *, trusted_proxies: int) -> None:
+    def __init__(self, limiter: RateLimiter) -> None:
         self._limiter = limiter
-        self._trusted_proxies = trusted_proxies
 
-    def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
+    def process_request(self, request: Request, response: falcon.Response) -> None:
         """Count a request of an address; raises `Refused` REQUESTS_EXCEEDED."""
-        usage = self._limiter.count_request(self._address(request))
-        # Set now, so that every answer to the request has them.
-        _set_headers(response, usage)
-        request.context.usage = usage
-        if not usage.passed and request.path != _NEVER_REFUSED:
-            raise self._refused(request, response, usage, "Requests")
+        request.limiter = self._limiter
+        request.usage = self._limiter.count_request(request.address)
+        if not request.usage.passed and request.path != _NEVER_REFUSED:
+            raise _refused(request, request.usage, "Requests")
 
     def process_resource(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
         resource: object,
         params: Mapping[str, str],
     ) -> None:
         """Count an attempt to log in; raises `Refused` REQUESTS_EXCEEDED.
 
-        The account is known only when the resource has read the body: see
-        `RequestState.count_account`.
+        The account is known only when the resource has read the body: see `count_account`.
         """
-        if request.uri_template not in LOGIN_ROUTES or request.method == "OPTIONS":
+        if request.uri_template in LOGIN_ROUTES and request.method != "OPTIONS":
+            _use(request, self._limiter.count_login(request.address))
+
+    def process_response(
+        self,
+        request: Request,
+        response: falcon.Response,
+        resource: object,
+        succeeded: bool,  # noqa: FBT001
+    ) -> None:
+        """Tell in every answer how many requests are left."""
+        if request.usage is None:
             return
-        request.context.count_accounts_with(
-            lambda account: self._use(request, response, self._limiter.count_account(account))
-        )
-        self._use(request, response, self._limiter.count_login(self._address(request)))
-
-    def _use(self, request: falcon.Request, response: falcon.Response, usage: Usage) -> None:
-        """Take a further limit into account."""
-        request.context.usage = tighter(usage, request.context.usage)
-        _set_headers(response, request.context.usage)
-        if not usage.passed:
-            raise self._refused(request, response, usage, "Logins")
-
-    def _refused(
-        self, request: falcon.Request, response: falcon.Response, usage: Usage, subject: str
-    ) -> Refused:
-        response.set_header("Retry-After", str(usage.retry_after))
-        # One line for a window: a flood of requests must not become one of the log.
-        if usage.is_first_refusal:
-            self._log_refusal(request, usage, subject)
-        message = f"There were too many requests. Try again in {usage.retry_after} seconds."
-        extensions = {"limit": usage.limit, "reset": _reset_of(usage)}
-        return Refused(Problem("REQUESTS_EXCEEDED", message, extensions))
-
-    def _log_refusal(self, request: falcon.Request, usage: Usage, subject: str) -> None:
-        hint = ""
-        if not self._trusted_proxies and request.get_header("X-Forwarded-For"):
-            hint = " If that is a proxy of your own, set IP_TRUST_PROXY."
-        log.warning(
-            "%s from %s are refused for %d s, after %d.%s",
-            subject,
-            self._address(request),
-            usage.retry_after,
-            usage.limit,
-            hint,
-        )
-
-    def _address(self, request: falcon.Request) -> str:
-        return client_address(request, trusted_proxies=self._trusted_proxies)
+        response.set_headers(usage_headers(request.usage))
+        if not request.usage.passed and response.status_code == STATUS["REQUESTS_EXCEEDED"]:
+            response.set_header("Retry-After", str(request.usage.retry_after))
 
 
-def _set_headers(response: falcon.Response, usage: Usage) -> None:
-    response.set_headers(usage_headers(usage))
+def count_account(request: Request, account: str) -> None:
+    """Count an attempt to log in to an account; raises `Refused` REQUESTS_EXCEEDED.
+
+    A resource calls this as soon as it has read which account is meant, and before it finds out
+    whether there is one.
+    """
+    if request.limiter is not None:
+        _use(request, request.limiter.count_account(account))
+
+
+def _use(request: Request, usage: Usage) -> None:
+    """Take a further limit into account."""
+    request.usage = usage if request.usage is None else tighter(usage, request.usage)
+    if not usage.passed:
+        raise _refused(request, usage, "Logins")
+
+
+def _refused(request: Request, usage: Usage, subject: str) -> Refused:
+    # One line for a window: a flood of requests must not become one of the log.
+    if usage.is_first_refusal:
+        _log_refusal(request, usage, subject)
+    message = f"There were too many requests. Try again in {usage.retry_after} seconds."
+    extensions = {"limit": usage.limit, "reset": _reset_of(usage)}
+    return Refused(Problem("REQUESTS_EXCEEDED", message, extensions))
+
+
+def _log_refusal(request: Request, usage: Usage, subject: str) -> None:
+    hint = ""
+    if not request.trusted_proxies and request.get_header("X-Forwarded-For"):
+        hint = " If that is a proxy of your own, set IP_TRUST_PROXY."
+    log.warning(
+        "%s from %s are refused for %d s, after %d.%s",
+        subject,
+        request.address,
+        usage.retry_after,
+        usage.limit,
+        hint,
+    )
 
 
 def usage_headers(usage: Usage) -> list[tuple[str, str]]:

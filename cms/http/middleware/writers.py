@@ -7,6 +7,7 @@ import falcon
 from cms.errors import Refused
 from cms.http.requests.host_identity import IdentifyFailed
 from cms.http.requests.origins import SAFE_METHODS
+from cms.http.requests.request import Request
 from cms.store.identity import ANONYMOUS
 from cms.store.recent_writers import RecentWriters
 
@@ -19,19 +20,19 @@ class NoteOfWriters:
 
     def process_response(
         self,
-        request: falcon.Request,
+        request: Request,
         response: falcon.Response,
         resource: object,
         req_succeeded: bool,  # noqa: FBT001  # Falcon calls it so
     ) -> None:
         # Logins by other services end with a GET.
         is_login = request.path.startswith("/auth/")
-        if request.context.method in SAFE_METHODS and not is_login:
+        if request.sent_method in SAFE_METHODS and not is_login:
             return
         try:
-            identity = request.context.identity
+            identity = request.identity
         except (Refused, IdentifyFailed):
             # A login or refresh ignores expired credentials, and an application around the service
             # that cannot say who is signed in.
-            identity = ANONYMOUS.with_client(request.context.client)
+            identity = ANONYMOUS.with_client(request.client)
         self._writers.note(identity)

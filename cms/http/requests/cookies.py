@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import falcon
 
 from cms.auth.sessions import IssuedTokens, Mode
 from cms.config import Config
-from cms.http.requests.request import mount_path
 
 SESSION_COOKIE = "cms_session_token"
 REFRESH_COOKIE = "cms_refresh_token"
@@ -160,3 +159,12 @@ def cookie_value(request: falcon.Request, name: str) -> str | None:
         if sent_name.strip() == name:
             return value.strip().strip('"')
     return None
+
+
+def mount_path(request: falcon.Request) -> str:
+    """Return the prefix under which the service is mounted, encoded as in addresses.
+
+    A server or middleware may take it from the target of a request, and a semicolon would end the
+    path of a cookie.
+    """
+    return quote(request.root_path, safe="/~!$&'()*+,:=@")

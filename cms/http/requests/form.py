@@ -19,6 +19,7 @@ from cms.files.contents import too_large
 from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
 from cms.files.upload_form import FormPart
+from cms.http.requests.request import Request
 
 MAX_FORM_PARTS = 1000
 MAX_BOUNDARY_LENGTH = 70
@@ -28,12 +29,12 @@ MAX_OVERHEAD_BYTES = 2**20
 """The bytes of a form beside its files: fields, names and boundaries."""
 
 
-def is_form(request: falcon.Request) -> bool:
+def is_form(request: Request) -> bool:
     """Tell whether the body is a multipart form."""
     return without_parameters(request.content_type) == falcon.MEDIA_MULTIPART
 
 
-def form_parts(request: falcon.Request, *, max_bytes: int) -> Iterator[FormPart]:
+def form_parts(request: Request, *, max_bytes: int) -> Iterator[FormPart]:
     """Return the parts of a form whose files may have `max_bytes` bytes in all.
 
     Raises `Refused`: CONTENT_TOO_LARGE, before anything is read where the request announces its
@@ -50,12 +51,12 @@ def form_parts(request: falcon.Request, *, max_bytes: int) -> Iterator[FormPart]
     return _parts(request, _reader(request, limit), limit)
 
 
-def parts_of(request: falcon.Request, raw: bytes) -> Iterator[FormPart]:
+def parts_of(request: Request, raw: bytes) -> Iterator[FormPart]:
     """Yield the parts of a form that has been read; raises as `form_parts` does."""
     return _parts(request, BytesIO(raw).read, len(raw))
 
 
-def _parts(request: falcon.Request, read: Callable[[int], bytes], limit: int) -> Iterator[FormPart]:
+def _parts(request: Request, read: Callable[[int], bytes], limit: int) -> Iterator[FormPart]:
     stream = BufferedReader(read, limit + 1, CHUNK_BYTES)
     options = MultipartParseOptions()
     options.max_body_part_count = MAX_FORM_PARTS
@@ -89,7 +90,7 @@ def _part(part: BodyPart) -> FormPart:
     )
 
 
-def _boundary(request: falcon.Request) -> bytes:
+def _boundary(request: Request) -> bytes:
     _, options = falcon.parse_header(request.content_type or "")
     try:
         boundary = options.get("boundary", "").encode("ascii")
@@ -100,7 +101,7 @@ def _boundary(request: falcon.Request) -> bytes:
     return boundary
 
 
-def _reader(request: falcon.Request, limit: int) -> Callable[[int], bytes]:
+def _reader(request: Request, limit: int) -> Callable[[int], bytes]:
     """Return a function that reads the body.
 
     Only a body without an announced length can exceed the limit.

@@ -23,6 +23,7 @@ from cms.errors import (
     refuse_unknown_members,
 )
 from cms.files.media_types import without_parameters
+from cms.http.requests.request import Request
 from cms.http.requests.request_body import body_too_large, read_limited
 from cms.openapi.body_members import BODY_MEMBERS
 from cms.processes.memory import note_memory_use
@@ -68,7 +69,7 @@ def _json_value(raw: bytes, content_type: str | None) -> object:
     # Before the media type: a request without a body needs no Content-Type.
     if not raw:
         return None
-    if not is_json(content_type):
+    if content_type != falcon.MEDIA_JSON and not is_json(content_type):
         raise Refused(NOT_JSON)
     try:
         return jsontext.loads(raw)
@@ -95,7 +96,7 @@ class _HashedBody:
         return self._hash.digest()
 
 
-def read_json(request: falcon.Request) -> object:
+def read_json(request: Request) -> object:
     """Return the value of a JSON body, None without a body; raises as `JsonHandler` does.
 
     Members that the route does not know are refused, where the table of its bodies names them; the
@@ -108,18 +109,18 @@ def read_json(request: falcon.Request) -> object:
     return payload
 
 
-def read_body(request: falcon.Request) -> bytes:
+def read_body(request: Request) -> bytes:
     """Return the bytes of a body, which has the same limit as JSON."""
     # Not by `request.get_media`: that takes a chunked body for an empty one, and refuses other
     # media types before it looks at the size.
     handler = request.options.media_handlers[falcon.MEDIA_JSON]
     # Only a request with such a key is compared with later ones.
     assert isinstance(handler, JsonHandler)
-    if request.get_header("Idempotency-Key") is None:
+    if "HTTP_IDEMPOTENCY_KEY" not in request.env:
         return handler.read(request.stream, request.content_length)
     body = _HashedBody(request.stream)
     raw = handler.read(body, request.content_length)
-    request.context.digest = body.digest()
+    request.digest = body.digest()
     return raw
 
 
@@ -137,7 +138,7 @@ def _digits_problem(error: TooManyDigits) -> Problem:
     return too_many_digits(error, **extensions)
 
 
-def require_no_body(request: falcon.Request) -> None:
+def require_no_body(request: Request) -> None:
     """Raise `Refused` INVALID_PAYLOAD for a body of a call that takes none.
 
     An empty object counts as none: many clients send one.
@@ -153,7 +154,7 @@ _SELECTING = frozenset({"filter", "search"})
 _COUNTING = frozenset({"limit", "offset", "page", "sort"})
 
 
-def read_selection(request: falcon.Request) -> object:
+def read_selection(request: Request) -> object:
     """Return the body of a call that changes or deletes the rows that its body selects.
 
     Raises `Refused` INVALID_QUERY for parameters that would select rows in a query string, where
@@ -169,7 +170,7 @@ def read_selection(request: falcon.Request) -> object:
     return read_json(request)
 
 
-def read_json_object(request: falcon.Request) -> Mapping[str, object]:
+def read_json_object(request: Request) -> Mapping[str, object]:
     """Return the body as an object; raises `Refused` INVALID_PAYLOAD for anything else."""
     payload = read_json(request)
     if not isinstance(payload, dict):
@@ -205,12 +206,12 @@ def optional_text(payload: Mapping[str, object], key: str) -> str | None:
     return required_text(payload, key)
 
 
-def idempotency_key_of(request: falcon.Request) -> Idempotency | None:
+def idempotency_key_of(request: Request) -> Idempotency | None:
     """Return the Idempotency-Key of a request; call it after the body was read.
 
     Raises `Refused` INVALID_QUERY for a key that is empty or too long.
     """
-    key = request.get_header("Idempotency-Key")
+    key = request.env.get("HTTP_IDEMPOTENCY_KEY")
     if key is None:
         return None
     if not 1 <= len(key) <= MAX_KEY_LENGTH:
@@ -220,9 +221,10 @@ def idempotency_key_of(request: falcon.Request) -> Idempotency | None:
         )
     target = (request.method, request.root_path + request.path, request.query_string)
     # A separator, so that the path `/ab` is not the path `/a` with the query `b`.
-    content = b"\0".join((*(part.encode() for part in target), request.context.digest))
+    content = b"\0".join((*(part.encode() for part in target), request.digest))
     # Keyed, because the digest is stored and the body may hold a password.
-    fingerprint = hmac.digest(request.context.seal, content, "sha256").hex()
+    seal = request.authenticator.seal if request.authenticator else b""
+    fingerprint = hmac.digest(seal, content, "sha256").hex()
     return Idempotency(sha256(key.encode()).hexdigest(), fingerprint)
 
 

@@ -34,12 +34,20 @@ StartResponse = Callable[..., Any]
 
 
 class RequestBody:
-    """The body of a request; `length` is the announced one, None for a chunked body."""
+    """The body of a request; one without a length is chunked, or there is none."""
 
-    def __init__(self, stream: Any, length: int | None) -> None:
-        self._stream = stream
-        self._bytes_left = length
-        self.has_ended = length == 0
+    def __init__(self, environ: Mapping[str, Any]) -> None:
+        self._stream = environ["wsgi.input"]
+        self._bytes_left: int | None = 0
+        """The bytes of the announced length that are unread, None for a chunked body."""
+        announced = environ.get("CONTENT_LENGTH") or ""
+        if announced.isdecimal() and len(announced) <= MAX_LENGTH_DIGITS:
+            self._bytes_left = int(announced)
+        # The server promises that reading ends by itself. Without that promise a read could wait
+        # for ever, so the body counts as empty.
+        elif environ.get("wsgi.input_terminated") and not announced:
+            self._bytes_left = None
+        self.has_ended = self._bytes_left == 0
         self._is_broken = False
 
     def read(self, size: int | None = -1) -> bytes:
@@ -53,7 +61,14 @@ class RequestBody:
         if self._bytes_left is not None:
             # Reading past the announced end would wait for a client that sends no more.
             max_bytes = self._bytes_left if max_bytes < 0 else min(max_bytes, self._bytes_left)
-        chunk = self._read_chunk(max_bytes)
+        try:
+            chunk: bytes = self._stream.read(max_bytes) if max_bytes >= 0 else self._stream.read()
+        except Exception as error:
+            # Whatever the error says, the rest stays unread.
+            self._is_broken = True
+            if not _is_of_broken_body(error):
+                raise
+            raise invalid_payload(BODY_BREAKS_OFF) from None
         if self._bytes_left is None:
             # Without an announced length only an empty chunk tells the end; a read of 0 bytes is
             # always empty.
@@ -67,25 +82,12 @@ class RequestBody:
 
     def is_left_unread(self, environ: Mapping[str, Any]) -> bool:
         """Tell whether more is left unread than the server reads by itself."""
-        if self.has_ended:
-            return False
         server_reads_rest = (
             "gunicorn.socket" in environ
             and self._bytes_left is not None
             and self._bytes_left < SERVER_DRAIN_BYTES
         )
         return self._is_broken or not server_reads_rest
-
-    def _read_chunk(self, size: int) -> bytes:
-        try:
-            chunk: bytes = self._stream.read(size) if size >= 0 else self._stream.read()
-        except Exception as error:
-            # Whatever the error says, the rest stays unread.
-            self._is_broken = True
-            if not _is_of_broken_body(error):
-                raise
-            raise invalid_payload(BODY_BREAKS_OFF) from None
-        return chunk
 
     def _broken_body(self) -> Refused:
         self._is_broken = True
@@ -103,17 +105,6 @@ def _is_of_broken_body(error: Exception) -> bool:
     # Many servers have exceptions of their own, such as gunicorn's `InvalidChunkSize`.
     is_of_server = type(error).__module__ != "builtins" and not isinstance(error, RuntimeError)
     return is_of_server or isinstance(error, _BROKEN_BODY_ERRORS)
-
-
-def request_body(environ: Mapping[str, Any]) -> RequestBody:
-    """Return the body of a request; one without a length is chunked, or there is none."""
-    content_length = environ.get("CONTENT_LENGTH") or ""
-    if content_length.isdecimal() and len(content_length) <= MAX_LENGTH_DIGITS:
-        return RequestBody(environ["wsgi.input"], int(content_length))
-    # The server promises that reading ends by itself. Without that promise a read could wait for
-    # ever, so the body counts as empty.
-    is_chunked = environ.get("wsgi.input_terminated") and not content_length
-    return RequestBody(environ["wsgi.input"], None if is_chunked else 0)
 
 
 def read_limited(stream: ReadableIO, max_bytes: int) -> bytes:
@@ -137,15 +128,13 @@ def close_if_unread(
 ) -> StartResponse:
     """Return a `start_response` that closes the connection where the body is left unread."""
     # `cms.ends_unread`: the service's own web server sees to it without help.
-    if (
-        body.has_ended
-        or "cms.ends_unread" in environ
-        or not (environ.get("CONTENT_LENGTH") or environ.get("HTTP_TRANSFER_ENCODING"))
+    if "cms.ends_unread" in environ or not (
+        environ.get("CONTENT_LENGTH") or environ.get("HTTP_TRANSFER_ENCODING")
     ):
         return start_response
 
     def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:
-        if body.is_left_unread(environ):
+        if not body.has_ended and body.is_left_unread(environ):
             headers = _with_connection_close(environ, start_response, headers)
         return start_response(status, headers, *exc_info)
 

@@ -12,6 +12,7 @@ from cms.errors import Problem, Refused, invalid_payload
 from cms.files.media_types import without_parameters
 from cms.http.requests.form import MAX_FORM_PARTS, is_form, parts_of
 from cms.http.requests.media import is_json, read_body, read_json
+from cms.http.requests.request import Request
 
 _TEXT_TYPES = frozenset({"text/plain", "text/xml", "application/xml"})
 # Other codecs of Python are not for texts, or take quadratic time.
@@ -23,7 +24,7 @@ _UNKNOWN_TYPE = Problem(
 FormValues = dict[str, object]
 
 
-def read_webhook_body(request: falcon.Request) -> object:
+def read_webhook_body(request: Request) -> object:
     """Return the value of JSON, the fields of a form by name, or a text; None without a body.
 
     Raises `Refused`: UNSUPPORTED_MEDIA_TYPE, CONTENT_TOO_LARGE, INVALID_PAYLOAD.
@@ -58,7 +59,7 @@ def _urlencoded(raw: bytes) -> FormValues:
     return _form_values(pairs)
 
 
-def _multipart(request: falcon.Request, raw: bytes) -> FormValues:
+def _multipart(request: Request, raw: bytes) -> FormValues:
     pairs: list[tuple[str, str]] = []
     for part in parts_of(request, raw):
         content = b"".join(part.chunks)
@@ -81,7 +82,7 @@ def _form_values(pairs: Iterable[tuple[str, str]]) -> FormValues:
     return {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}
 
 
-def _charset(request: falcon.Request) -> str:
+def _charset(request: Request) -> str:
     _, parameters = falcon.parse_header(request.content_type or "")
     return parameters.get("charset", "utf-8").lower()
 

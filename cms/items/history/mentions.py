@@ -11,7 +11,7 @@ from cms.errors import Refused, invalid_payload
 from cms.items.history.readable_keys import readable_keys
 from cms.items.write.transaction.executor import Executor
 from cms.mail.notifications import Notice, Notification, notify_all
-from cms.store.actors import cached_actor
+from cms.store.actors import known_actor
 from cms.store.identity import Identity
 from cms.text_shapes import UUID
 
@@ -117,7 +117,7 @@ def _keys_for(executor: Executor, user: str, collection: str, keys: Sequence[str
     context = executor.context
     try:
         # Not `admit`, which checks the address of a caller: this user does not call.
-        actor = cached_actor(context.snapshot, Identity(user=user), executor.transaction.execute)
+        actor = known_actor(context.snapshot, Identity(user=user), executor.transaction.execute)
         reader = replace(executor, context=context._replace(actor=actor))
         return list(readable_keys(reader, collection, keys))
     # No such user, an inactive one, or one who may read nothing of the collection.

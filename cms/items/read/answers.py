@@ -9,17 +9,14 @@ from cms.errors import answer_too_large
 from cms.processes.memory import note_memory_use
 
 
-def json_body(answer: Mapping[str, object], max_bytes: int) -> bytes:
-    """Return an answer as JSON; raises `Refused` INVALID_QUERY for one that is too large."""
-    body = unlimited_body(answer)
-    if len(body) > max_bytes:
-        raise answer_too_large(max_bytes)
-    return body
+def json_body(answer: Mapping[str, object], max_bytes: int | None) -> bytes:
+    """Return an answer as JSON; raises `Refused` INVALID_QUERY for one that is too large.
 
-
-def unlimited_body(answer: Mapping[str, object]) -> bytes:
-    """Return an answer as JSON, however large: the work that it reports is already done."""
+    Without a limit the work that it reports is already done.
+    """
     body = jsontext.dumps(answer)
     # The memory of a large body goes back to the system once the answer is sent.
     note_memory_use(len(body))
+    if max_bytes is not None and len(body) > max_bytes:
+        raise answer_too_large(max_bytes)
     return body

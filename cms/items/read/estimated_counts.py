@@ -23,10 +23,9 @@ from cms.store.store import Store
 def count_estimate(
     store: Store, context: RequestContext, statement: Statement, literals: Sequence[object]
 ) -> dict[str, int]:
-    """Return the estimate that a read asks for, as a part of `meta`; without one it is empty."""
+    """Return the estimate that a read asks for, as a part of `meta`."""
     statements = statement.count_estimate
-    if statements is None:
-        return {}
+    assert statements, "the read asks for no estimate"
     expected = statements.expected
     values = bind_values(expected.values, context.bindings(literals))
     if statements.sample is None:

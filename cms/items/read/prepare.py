@@ -84,8 +84,6 @@ def prepare_read(
     `nested_page` is the page of the lists in the items, when it is not the usual one: the lists of
     a single item come whole.
     """
-    if nested_page is None and (keyed or is_singleton(context, request.collection)):
-        nested_page = store.page.of_one_item
     preparation = _Preparation(store, context, request, keyed, for_answer, nested_page)
     # Bodies of SEARCH and reads with tests of their own are rare: only their statements are cached.
     if request.params is not None or request.only or _CURSOR.search(request.query_string):
@@ -127,6 +125,15 @@ class _Preparation(NamedTuple):
     keyed: bool
     for_answer: bool
     nested_page: PageSizes | None
+
+    @property
+    def page_of_lists(self) -> PageSizes | None:
+        """The page of the lists in the items: those of a single item come whole."""
+        if self.nested_page is None and (
+            self.keyed or is_singleton(self.context, self.request.collection)
+        ):
+            return self.store.page.of_one_item
+        return self.nested_page
 
     def run(self, params: Mapping[str, object]) -> CachedStatement:
         """Return the statement and literals to keep; raises `Refused` with the first problem."""
@@ -188,7 +195,7 @@ class _Preparation(NamedTuple):
         parsed = parse(
             params,
             self.store.page,
-            nested_page=self.nested_page,
+            nested_page=self.page_of_lists,
             takes_cursor=self.for_answer and not is_one,
         )
         if parsed.query.cursor is None or parsed.query.cursor.token is None:
@@ -196,7 +203,7 @@ class _Preparation(NamedTuple):
         return open_cursor(parsed, cursor_seal(self.store, self.context, self.request, params))
 
     def _statement(self, parsed: ParsedQuery) -> CachedStatement:
-        page = (self.nested_page or self.store.page).default_window
+        page = (self.page_of_lists or self.store.page).default_window
         return _cached_statement(
             self.store, self.context, self.request.collection, parsed.query, page
         )
@@ -283,6 +290,7 @@ def _planned(
         guarded.touched_collections,
         is_search=has_search(query),
         single=_is_of_one_item(query, context, collection),
+        of_singleton=is_singleton(context, collection),
     )
     return CachedStatement(statement, catalogue.dependencies)
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cms.access.guard import readable_collection, view_of
 from cms.database.connections import Row
 from cms.database.error_mapping import Conflict
+from cms.database.wire import Chunking
 from cms.errors import Problem, Refused, forbidden, not_found
-from cms.items.read.answers import json_body
 from cms.items.read.cursors import cut_page
 from cms.items.read.estimated_counts import count_estimate
-from cms.items.read.portions import may_be_large, portions_of
-from cms.items.read.prepare import ReadRequest, cursor_seal, is_singleton, prepare_read
+from cms.items.read.prepare import ReadRequest, cursor_seal, prepare_read
 from cms.query.language.ast import RowOutput
 from cms.query.language.parameters import NEXT_CURSOR
 from cms.query.language.parse import PageSizes
 from cms.query.plan.bindings import bind_values
+from cms.query.plan.sizes import WIDE_ROW
 from cms.query.sql.statement import Statement
 from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field
@@ -26,7 +26,6 @@ from cms.schema.system import USERS
 from cms.store.context import RequestContext
 from cms.store.counters import check_version
 from cms.store.current_version import current_version
-from cms.store.fetching import fetch_current
 from cms.store.identity import Identity
 from cms.store.snapshot import PreparedRead
 from cms.store.store import Store
@@ -37,9 +36,12 @@ Item = dict[str, Any]
 
 
 class ReadAnswer(NamedTuple):
-    """The body of an answer and the version of its row: None for lists and for rows of views."""
+    """An answer and the version of its row, which is None for lists and for rows of views.
 
-    body: bytes
+    The answer is an object of JSON in which nested items may be JSON text already.
+    """
+
+    content: Mapping[str, object]
     version: str | None = None
 
 
@@ -61,14 +63,17 @@ def _answer_list(store: Store, request: ReadRequest, context: RequestContext) ->
     prepared = prepare_read(store, context, request, for_answer=True)
     statement, literals = prepared
     # An estimate comes first: the counters beside the rows then tell that its rules still hold.
-    estimate = count_estimate(store, context, statement, literals)
+    meta: dict[str, int] = {}
+    if statement.count_estimate:
+        meta = count_estimate(store, context, statement, literals)
     rows = _fetch(store, context, statement, literals)
     if statement.indexable_json_paths:
         store.json_path_record.add(statement.indexable_json_paths)
-    meta = {**statement.meta(rows), **estimate}
+    if statement.counts:
+        meta = {**statement.meta(rows), **meta}
     if statement.cursor:
         return _answer_page(store, context, request, prepared, _CountedRows(rows, meta))
-    data = data_of(context, request.collection, statement, rows)
+    data = data_of(statement, rows)
     version = None
     # Of all list reads, only that of a singleton has a version, which becomes the ETag.
     if statement.row_outputs:
@@ -77,7 +82,7 @@ def _answer_list(store: Store, request: ReadRequest, context: RequestContext) ->
     answer = {"data": data}
     if meta:
         answer["meta"] = meta
-    return ReadAnswer(json_body(answer, store.max_answer_size), version)
+    return ReadAnswer(answer, version)
 
 
 class _CountedRows(NamedTuple):
@@ -106,14 +111,14 @@ def _answer_page(
             seal = cursor_seal(store, context, request)
             meta[NEXT_CURSOR] = seal.seal(statement.cursor.order, page.last_values)
     answer = {"data": statement.items(page.rows), "meta": meta}
-    return ReadAnswer(json_body(answer, store.max_answer_size))
+    return ReadAnswer(answer)
 
 
-def data_of(context: RequestContext, name: str, statement: Statement, rows: list[Any]) -> object:
+def data_of(statement: Statement, rows: list[Any]) -> object:
     """Return the data of a list read: the items, or the one object of a singleton."""
     items = statement.items(rows)
     # Aggregates and groups of a singleton are a list, like those of any other collection.
-    if is_singleton(context, name) and not statement.is_grouped:
+    if statement.is_of_singleton and not statement.is_grouped:
         return items[0] if items else defaults(statement)
     return items
 
@@ -132,7 +137,7 @@ def _answer_one(
     versioned = _find_by_key(store, context, request, key)
     if versioned is None:
         raise not_found()
-    return _answer(store, versioned.item, versioned.version)
+    return _answer(versioned.item, versioned.version)
 
 
 def fetch_item(
@@ -217,8 +222,8 @@ def _version(statement: Statement, rows: list[Row]) -> str | None:
     return versions[0] if versions else None
 
 
-def _answer(store: Store, item: Item, version: str | None = None) -> ReadAnswer:
-    return ReadAnswer(json_body({"data": item}, store.max_answer_size), version)
+def _answer(item: Item, version: str | None = None) -> ReadAnswer:
+    return ReadAnswer({"data": item}, version)
 
 
 _OWN_USER = ReadRequest(USERS)
@@ -244,15 +249,15 @@ def _answer_me(store: Store, request: ReadRequest, context: RequestContext) -> R
     if view_of(USERS, catalogue=catalogue, policy=context.actor.policy) is None:
         # No statement of this answer has compared the counters.
         check_version(context.snapshot, current_version(context.fetch))
-        return _answer(store, _own_id(context))
+        return _answer(_own_id(context))
     own_user = _find_own_user(store, context, request)
     if own_user:
-        return _answer(store, own_user.item, own_user.version)
+        return _answer(own_user.item, own_user.version)
     # Read without the filter of the query. If the user is found now, only that filter had hidden
     # it; otherwise a rule hides it.
     if request != _OWN_USER and _find_own_user(store, context, _OWN_USER):
         raise not_found()
-    return _answer(store, _own_id(context))
+    return _answer(_own_id(context))
 
 
 def _find_own_user(
@@ -291,7 +296,7 @@ def parse_key(collection: Collection, key: object) -> str:
     """Return a key as its type writes it; raises `Refused` NOT_FOUND for a value that is none."""
     assert collection.primary_key
     try:
-        field = collection.key
+        field = collection.fields[collection.primary_key]
         # Only the column knows which values such a type takes, such as the choices of an enum.
         if field.type.is_text_form:
             return converter(field)(key)
@@ -321,11 +326,22 @@ def _default(field: Field | None) -> object:
 def _fetch(
     store: Store, context: RequestContext, statement: Statement, literals: Sequence[object]
 ) -> list[Row]:
-    """Run a read, within the limit of bytes; raises `Stale` as `fetch_current` does."""
+    """Run a read, within the limit of bytes.
+
+    Raises `Stale` if it has met other counters than those of the snapshot.
+    """
+    # PostgreSQL plans each search anew: the best plan depends on how rare its words are.
+    reader = context.reader
+    assert reader, "this is a write"
+    fetch = reader.fetch_unprepared if statement.is_search else reader.fetch
+    chunking = portions_of(store, statement, max_bytes=store.max_answer_size)
+    values = bind_values(statement.values, context.bindings(literals))
     try:
-        return _fetch_limited(store, context, statement, literals)
+        rows = fetch(statement.text, values, chunking=chunking)
     except Conflict as conflict:
         raise with_summed_fields(conflict, statement) from conflict
+    check_version(context.snapshot, statement.version(rows))
+    return rows
 
 
 def with_summed_fields(refused: Refused, statement: Statement) -> Refused:
@@ -340,17 +356,15 @@ def with_summed_fields(refused: Refused, statement: Statement) -> Refused:
     return Refused(Problem("VALUE_OUT_OF_RANGE", message, named))
 
 
-def _fetch_limited(
-    store: Store, context: RequestContext, statement: Statement, literals: Sequence[object]
-) -> list[Row]:
-    # PostgreSQL plans each search anew: the best plan depends on how rare its words are.
-    reader = context.reads
-    fetch = reader.fetch_unprepared if statement.is_search else reader.fetch
-    if not may_be_large(store, statement):
-        return fetch_current(context, fetch, statement, literals)
-    values = bind_values(statement.values, context.bindings(literals))
-    chunking = portions_of(store, statement, max_bytes=store.max_answer_size)
-    rows = fetch(statement.text, values, chunking=chunking)
-    # As `fetch_current` does for all other reads.
-    check_version(context.snapshot, statement.version(rows))
-    return rows
+def portions_of(
+    store: Store, statement: Statement, *, max_bytes: int, row_count: int | None = None
+) -> Chunking | None:
+    """Return how the rows of a statement are fetched; None where they cannot be too large.
+
+    `row_count` is their number where that is known.
+    """
+    size = statement.size
+    total = size.total if row_count is None else size.row * row_count
+    if total <= max_bytes and size.row <= WIDE_ROW:
+        return None
+    return Chunking(size.rows_at_a_time, max_bytes, store.max_answer_size)

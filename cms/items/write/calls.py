@@ -99,11 +99,7 @@ class WriteCall(NamedTuple):
         return RunningCall(call, executor)
 
     def payload_parser(self) -> PayloadParser:
-        return PayloadParser(
-            self.context.snapshot.catalogue,
-            max_depth=self.store.depth,
-            item_parsers=self._item_parser,
-        )
+        return PayloadParser(self.context.snapshot.catalogue, self.store.depth, self._item_parser)
 
     def complete(
         self, parser: PayloadParser, parsed: ParsedSet, stored: StoredRows = ALL_NEW
@@ -116,13 +112,14 @@ class WriteCall(NamedTuple):
         if not parsed.is_flat:
             # Problems of related items are found in the transaction: all are answered together.
             return CompletePayload(parser, root, parsed)
-        refuse(
-            parser.problems,
-            self.context.snapshot.catalogue,
-            [InquirySet(root.collection, root.rows)],
-            # For other callers the stored rows decide; they are read in the transaction.
-            is_permitted=self.context.actor.policy.is_admin,
-        )
+        if parser.problems.entries:
+            refuse(
+                parser.problems,
+                self.context.snapshot.catalogue,
+                [InquirySet(root.collection, root.rows)],
+                # For other callers the stored rows decide; they are read in the transaction.
+                is_permitted=self.context.actor.policy.is_admin,
+            )
         return CompletePayload(parser, root, None)
 
     def _item_parser(self, collection: Collection, expects: Expects) -> ItemParser:

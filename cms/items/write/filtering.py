@@ -25,7 +25,7 @@ def has_filters(call: WriteCall, verb: str) -> bool:
     """Tell whether a call has to pass filter flows: before it creates, updates or deletes."""
     events = call.context.snapshot.events.of(call.collection.name)
     # Nearly all collections have none, and a call passes them once.
-    if not events or call.is_filtered or call.client.depth is None:
+    if not events.by_event or call.is_filtered or call.client.depth is None:
         return False
     return has_filter(events, call.collection, verb)
 

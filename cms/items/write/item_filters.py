@@ -101,7 +101,7 @@ def item_filter(executor: Executor, collection: Collection) -> ItemFilter | None
     """Return the filter flows of a collection; None where it has none."""
     events = executor.context.snapshot.events.of(collection.name)
     # Nearly all collections have none.
-    if not events or executor.client.depth is None:
+    if not events.by_event or executor.client.depth is None:
         return None
     return ItemFilter(executor, collection, events)
 

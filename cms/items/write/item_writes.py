@@ -98,7 +98,7 @@ def update(call: WriteCall, key: str, item: object, *, if_match: str | None = No
         item = flow.item(item, [key])
     for _ in rehearsals():
         payload = complete_update(call, parse_payload(call, [item], Expects.PRESENT), [key])
-    if flow is None:
+    if flow is None and if_match is not None:
         call = require_match(call, key, if_match)
     # A revert has a history action of its own, which only the transaction writes.
     if not (payload.related or call.history_action or call.attempt.has_begun):
@@ -329,7 +329,7 @@ def write_payload(call: WriteCall, payload: CompletePayload) -> WrittenItems:
     policy = executor.context.actor.policy
     view = view_of(name, catalogue=catalogue, policy=policy)
     # Where all rows are answered, what would be undone afterwards is not even begun.
-    if view and view.rule == UNRESTRICTED:
+    if view and view.rule == UNRESTRICTED and len(payload.root.rows) > 1:
         executor.require_possible_answer(name, call.parsed, len(payload.root.rows))
     keys = write_tree(executor, call.authorizer, payload)
     if not keys:

@@ -23,7 +23,7 @@ from cms.fragment import Fragment
 from cms.items.read.reads import Item
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.hooks import NO_HOOKS, hooks_of
-from cms.items.write.run.conflicts import locating_conflicts
+from cms.items.write.run.conflicts import located
 from cms.items.write.run.many_to_any import many_to_any_of
 from cms.items.write.run.refusal_diagnosis import InquirySet, inquire_on_conflict
 from cms.items.write.stages.mutations import AuthorizedSet, Delete, Insert, Update
@@ -38,6 +38,7 @@ from cms.items.write.transaction.rows import (
     not_written,
 )
 from cms.query.language.ast import Query
+from cms.query.plan.bindings import bind_values
 from cms.query.plan.inner_parts import inner_parts
 from cms.query.plan.links import Link
 from cms.query.plan.plan import plan
@@ -58,7 +59,8 @@ from cms.query.sql.select import top_outputs
 from cms.query.sql.single_writes import SingleStatement, StoredRowTests
 from cms.query.sql.statement import Statement
 from cms.schema.model import Catalogue, Collection, Kind
-from cms.store.fetching import cached_statement, fetch_current
+from cms.store.counters import check_version
+from cms.store.fetching import cached_statement
 from cms.store.statement_caches import CachedStatement
 
 _NEEDS_TRANSACTION = Statement("", (), (), ())
@@ -114,8 +116,11 @@ def update(call: WriteCall, root: ResolvedSet) -> WrittenAlone | None:
     if call.authorizer.has_conditions(call.collection):
         return None
     (changed,) = root.rows
-    names_sent = changed.sent_fields - {root.key_field}
-    row_rules = call.authorizer.permissions.update_rules(call.collection, names_sent)
+    key_field = root.key_field
+    row_rules: RowRules | None = NO_ROW_RULES
+    if not call.context.actor.policy.is_admin:
+        names_sent = changed.sent_fields - {key_field}
+        row_rules = call.authorizer.permissions.update_rules(call.collection, names_sent)
     if row_rules is None:
         return None
     problems = Problems()
@@ -129,11 +134,11 @@ def update(call: WriteCall, root: ResolvedSet) -> WrittenAlone | None:
         return None
     if authorized.rules:
         row_rules = RowRules(row_rules.before, after=authorized.rules[0])
-    names = sorted(row.values.keys() - {root.key_field})
+    names = sorted(row.values.keys() - {key_field})
     values: list[object] = [row.key]
     for name in names:
         values.append(row.values[name])
-    shape = WriteShape(Update, root.collection, (root.key_field, *names), row_rules)
+    shape = WriteShape(Update, root.collection, (key_field, *names), row_rules)
     return _write(call, shape, values, authorized)
 
 
@@ -159,8 +164,11 @@ def _write(
         values = (*cause_literals(call.context, call.client), *values)
     statement = _statement(call, shape)
     row_count = len(authorized.rows) if authorized else 1
+    if statement is _NEEDS_TRANSACTION:
+        return None
     # A write whose answer turns out too large must be undone, which takes a transaction.
-    if statement is _NEEDS_TRANSACTION or _may_be_large(call, statement, row_count):
+    size = statement.written_size
+    if size is not None and size.of(row_count) > call.store.max_answer_size:
         return None
     literals = (
         *call.parsed.literals,
@@ -185,20 +193,30 @@ def _run_with_rows(
 ) -> WrittenItems:
     """Write rows; raises `Refused` with the row whose value the database refuses."""
     try:
-        with locating_conflicts(authorized.collection, authorized.rows):
-            return _run(call, shape, statement, literals)
+        return _run(call, shape, statement, literals)
     except Conflict as conflict:
-        inquiry_set = InquirySet(authorized.collection, authorized.rows)
-        inquire_on_conflict(conflict, call.context.snapshot.catalogue, [inquiry_set])
-        raise
+        # Not kept in a variable: its traceback would keep this frame, and so the request.
+        raise _explained(conflict, call, shape, authorized) from None
     except RowsMissing:
-        raise not_written(authorized.collection) from None
+        raise not_written(shape.collection) from None
+
+
+def _explained(
+    conflict: Conflict, call: WriteCall, shape: WriteShape, authorized: AuthorizedSet
+) -> Conflict:
+    """Return a conflict with the place of its row, and what asks about all others."""
+    conflict = located(conflict, shape.collection, authorized.rows)
+    inquiry_set = InquirySet(shape.collection, authorized.rows)
+    inquire_on_conflict(conflict, call.context.snapshot.catalogue, [inquiry_set])
+    return conflict
 
 
 def _run(
     call: WriteCall, shape: WriteShape, statement: Statement, literals: Sequence[object]
 ) -> WrittenItems:
-    rows = fetch_current(call.context, call.store.database.fetch_primary, statement, literals)
+    values = bind_values(statement.values, call.context.bindings(literals))
+    rows = call.store.database.primary.fetch(statement.text, values)
+    check_version(call.context.snapshot, statement.version(rows))
     items = statement.items(rows)
     if not items:
         # The statement is older than the trigger: the next snapshot has another one.
@@ -360,12 +378,6 @@ def _plan_answer(call: WriteCall, collection: Collection, catalogue: Catalogue) 
         bounds=QueryBounds(call.store.depth, sizes.default_window),
     )
     return plan(guarded)
-
-
-def _may_be_large(call: WriteCall, statement: Statement, row_count: int) -> bool:
-    """Tell whether the answer may be so large that it has to be read in portions."""
-    written = statement.written_size
-    return written is not None and written.of(row_count) > call.store.max_answer_size
 
 
 def _is_independent(

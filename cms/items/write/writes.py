@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from cms.errors import invalid_payload
-from cms.items.read.answers import json_body, unlimited_body
+from cms.items.read.answers import json_body
 from cms.items.read.reads import parse_key, require_own_user, require_user
 from cms.items.write import item_writes
 from cms.items.write.calls import (
@@ -86,7 +86,9 @@ def update_one(
     for attempt in write:
         with attempt as context:
             call = _call(store, target, attempt, context, CHANGE)
-            write.answer = _update_one(call, parse_key(call.collection, key), payload, target)
+            item_key = parse_key(call.collection, key)
+            items = item_writes.update(call, item_key, payload, if_match=target.if_match)
+            write.answer = _body(call, items, single=True)
     return write.answer
 
 
@@ -101,7 +103,9 @@ def update_me(
             call = _call(store, target, attempt, context, CHANGE)
             require_own_user(context)
             # The key comes from the credentials: it needs no parsing as one of a URL does.
-            write.answer = _update_one(call, str(context.actor.user), payload, target)
+            key = str(context.actor.user)
+            items = item_writes.update(call, key, payload, if_match=target.if_match)
+            write.answer = _body(call, items, single=True)
     return write.answer
 
 
@@ -121,15 +125,11 @@ def restore(
             item_key = parse_key(call.collection, key)
             # A singleton has a lock of its own, under which it gets its one row.
             if call.collection.is_singleton:
-                write.answer = _update_singleton(call, payload, target)
+                items = item_writes.update_singleton(call, payload, if_match=target.if_match)
             else:
-                write.answer = _update_one(call, item_key, payload, target)
+                items = item_writes.update(call, item_key, payload, if_match=target.if_match)
+            write.answer = _body(call, items, single=True)
     return write.answer
-
-
-def _update_one(call: WriteCall, key: str, payload: object, target: WriteTarget) -> bytes | None:
-    items = item_writes.update(call, key, payload, if_match=target.if_match)
-    return _body(call, items, single=True)
 
 
 def update_many(
@@ -154,7 +154,8 @@ def update_many(
 def _update_many(call: WriteCall, payload: object, target: WriteTarget) -> bytes | None:
     if call.collection.is_singleton:
         # The payload is the item itself, whatever names its fields have: `data` may be one of them.
-        return _update_singleton(call, payload, target)
+        items = item_writes.update_singleton(call, payload, if_match=target.if_match)
+        return _body(call, items, single=True)
     if isinstance(payload, list):
         return _body(call, item_writes.update_each(call, payload), single=False)
     if not isinstance(payload, Mapping) or "data" not in payload:
@@ -163,11 +164,6 @@ def _update_many(call: WriteCall, payload: object, target: WriteTarget) -> bytes
         )
     selection = require_selection(payload, "data")
     return _body(call, item_writes.update_many(call, selection), single=False)
-
-
-def _update_singleton(call: WriteCall, payload: object, target: WriteTarget) -> bytes | None:
-    items = item_writes.update_singleton(call, payload, if_match=target.if_match)
-    return _body(call, items, single=True)
 
 
 # Delete
@@ -262,4 +258,4 @@ def _body(call: WriteCall, items: WrittenItems, *, single: bool) -> bytes | None
         # Inside the transaction: a body that is too large undoes the write.
         return json_body(answer, call.store.max_answer_size)
     # The write is done and cannot be refused any more; its statement has kept the answer small.
-    return unlimited_body(answer)
+    return json_body(answer, None)

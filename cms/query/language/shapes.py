@@ -59,13 +59,6 @@ class OperandGap:
         """Return the gap of an operand that may be JSON."""
         return replace(self, is_json=True)
 
-    def operand(self, operands: tuple[str, ...]) -> str:
-        """Return the operand of the gap."""
-        text = operands[self.index]
-        if self.is_json:
-            return JsonText(text)
-        return text
-
 
 class QueryShape(NamedTuple):
     """A query string with gaps, and the operands that were taken out, decoded."""
@@ -93,7 +86,8 @@ class QueryShape(NamedTuple):
         filled: list[object] = []
         for literal in literals:
             if isinstance(literal, OperandGap):
-                filled.append(literal.operand(self.operands))
+                operand = self.operands[literal.index]
+                filled.append(JsonText(operand) if literal.is_json else operand)
             else:
                 filled.append(literal)
         return tuple(filled)
@@ -105,21 +99,13 @@ def shape_of(query_string: str) -> QueryShape:
     These are operands of operators with one value; variables such as `$NOW` stay.
     """
     # A string that the parser refuses, or decodes in a way of its own, is left to it as a whole.
-    if not _has_brackets(query_string) or not query_string.isascii() or _holds_zero(query_string):
+    # Searches for a text take a tenth of the time of one for a pattern.
+    has_brackets = "[" in query_string or "%5B" in query_string or "%5b" in query_string
+    holds_zero = "\0" in query_string or "%00" in query_string
+    if not has_brackets or holds_zero or not query_string.isascii():
         return QueryShape(query_string)
-    operands: list[str] = []
-
-    def take_out(match: re.Match[str]) -> str:
-        operands.append(unquote_plus(match[2]))
-        return match[1] + _OPERAND_MARKER
-
-    return QueryShape(_OPERAND.sub(take_out, query_string), tuple(operands))
-
-
-def _has_brackets(query_string: str) -> bool:
-    # Three searches for a text take a tenth of the time of one for a pattern.
-    return "[" in query_string or "%5B" in query_string or "%5b" in query_string
-
-
-def _holds_zero(query_string: str) -> bool:
-    return "\0" in query_string or "%00" in query_string
+    # What stands before an operand, the two groups of the operand, and so on.
+    parts = _OPERAND.split(query_string)
+    operands = tuple(map(unquote_plus, parts[2::3]))
+    parts[2::3] = [_OPERAND_MARKER] * len(operands)
+    return QueryShape("".join(parts), operands)

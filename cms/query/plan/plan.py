@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cms.errors import invalid_query
-from cms.query.language.ast import Constant, RowOutput, SearchWord, Slot
+from cms.query.language.ast import Constant, RowOutput, SearchWord
 from cms.query.language.parameters import COUNT_ESTIMATE, COUNTS, RANKED
-from cms.query.plan.bindings import Placeholder
 from cms.query.plan.conditions import predicate_of
 from cms.query.plan.count_sources import CountEstimate
 from cms.query.plan.cursor_terms import cursor_of
@@ -248,27 +247,13 @@ def _page(query: GuardedQuery) -> Page | None:
         return None
     # The statement casts text to bigint; a limit of -1 was turned into None by the parser, and
     # LIMIT NULL is no limit.
-    limit = _window_placeholder(window.limit, "limit")
-    offset = _window_placeholder(window.offset, "offset")
     return Page(
         window.row_limit,
-        limit,
-        offset,
+        window.limit,
+        window.offset,
         page_limit=window.page_limit,
         has_next_row=query.cursor is not None,
     )
-
-
-def _window_placeholder(slot: Slot | None, parameter: str) -> Placeholder | None:
-    if slot is None:
-        return None
-    return Placeholder(slot, _digits, parameter)
-
-
-def _digits(value: object) -> object:
-    if value is None:
-        return None
-    return str(value)
 
 
 # In which order

@@ -313,8 +313,8 @@ class Page:
     """A window with its numbers as parameters; `has_next_row` adds the row behind it."""
 
     row_limit: int | None
-    limit: Placeholder | None = None
-    offset: Placeholder | None = None
+    limit: Slot | None = None
+    offset: Slot | None = None
     page_limit: int | None = None
     has_next_row: bool = False
 

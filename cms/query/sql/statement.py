@@ -33,6 +33,7 @@ class Statement:
     paths: tuple[KeyPath, ...]
     counts: tuple[str, ...]
     is_grouped: bool = False
+    is_of_singleton: bool = False
     touched_collections: frozenset[str] = frozenset()
     fields: tuple[Field | None, ...] = ()
     row_outputs: tuple[RowOutput, ...] = ()
@@ -78,7 +79,9 @@ class Statement:
 
     def items(self, rows: Rows) -> list[dict[str, Any]]:
         """Return the rows as items, with nested parts as ready JSON."""
-        if not rows or not self._has_items(rows):
+        # Behind the outputs: three counters, then TRUE for a row that exists. An empty answer has
+        # one row, for its counters.
+        if not rows or rows[0][self._first_extra + 3] is None:
             return []
         if self.highlights is not None:
             return [self._with_highlights(row) for row in rows]
@@ -98,7 +101,7 @@ class Statement:
 
     def row_texts(self, output: RowOutput, rows: Rows) -> list[str]:
         """Return an output of each row, one of `row_outputs`, in the order of the items."""
-        if not self._has_items(rows):
+        if rows[0][self._first_extra + 3] is None:
             return []
         column = len(self.paths) + self.row_outputs.index(output)
         return [str(row[column]) for row in rows]
@@ -106,11 +109,6 @@ class Statement:
     def items_by_key(self, rows: Rows) -> dict[str, dict[str, Any]]:
         """Return the items under their primary keys, which `row_outputs` must have."""
         return dict(zip(self.row_texts(RowOutput.KEY, rows), self.items(rows), strict=True))
-
-    def _has_items(self, rows: Rows) -> bool:
-        """Tell whether the rows are items: an empty answer has one row, for its counters."""
-        # Behind the outputs: three counters, then TRUE for a row that exists.
-        return rows[0][self._first_extra + 3] is not None
 
     def cursor_values(self, row: tuple[Any, ...]) -> list[str | None]:
         """Return the values of a row by which the rows are sorted, as text."""
@@ -143,6 +141,7 @@ def finish_statement(
     *,
     is_search: bool = False,
     single: bool = False,
+    of_singleton: bool = False,
 ) -> Statement:
     """Print a plan and number its parameters; a `single` plan reads one item."""
     text, values = select(plan).numbered()
@@ -152,6 +151,7 @@ def finish_statement(
         paths=output_paths(plan),
         counts=plan.counts,
         is_grouped=plan.grouping is not None,
+        is_of_singleton=of_singleton,
         touched_collections=touched_collections,
         fields=tuple(map(_field, plan.outputs)),
         row_outputs=tuple(row_value.output for row_value in plan.row_values),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ class BoundPresets(NamedTuple):
     values: dict[str, object]
 
 
+@dataclass
 class CallCache:
     """Lookups of one call, each made once and so with the same result for all rows.
 
@@ -28,12 +30,11 @@ class CallCache:
     presets of permissions, by the identities of these.
     """
 
-    def __init__(self, actor: Actor) -> None:
-        self._actor = actor
-        self.caller_values: dict[CallerValue, tuple[object, ...]] = {}
-        self.presets: dict[int, BoundPresets] = {}
+    actor: Actor
+    caller_values: dict[CallerValue, tuple[object, ...]] = field(default_factory=dict)
+    presets: dict[int, BoundPresets] = field(default_factory=dict)
 
     @cached_property
     def writer(self) -> Writer:
         """The author and the time of the write; all rows of a call have the same time."""
-        return Writer.now(self._actor.user, self._actor.role)
+        return Writer.now(self.actor.user, self.actor.role)

@@ -7,6 +7,7 @@ the call is planned; related items, and items that a query names, are completed 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from cms.access.guarded_rules import GuardedGrant
@@ -72,13 +73,6 @@ class _RowSource(NamedTuple):
         """Tell whether fields have rules, or hooks check the rows."""
         return bool(self.rules.has_rules or self.hooks.checks)
 
-    @property
-    def is_plain(self) -> bool:
-        """Tell whether rows get nothing but automatic values, and are all new or all changes."""
-        if not self.is_admin or self.parsed.level or self.has_checks:
-            return False
-        return len(self.auto_filling) == 1 and not self.stored.unchanged
-
     def owner_of(self, row: ParsedRow) -> Owner | None:
         """Return the owner of a row, with what rules see in the field that points to it."""
         # An object at a to-one field does not point to its owner: its owner points to it.
@@ -127,21 +121,14 @@ class PassingGrants(NamedTuple):
     problems: list[Problem]
 
 
+@dataclass(frozen=True, slots=True)
 class RowCompleter:
     """Completes the rows of one call for its caller."""
 
-    def __init__(
-        self,
-        context: RequestContext,
-        permissions: WritePermissions,
-        validator: PayloadValidator,
-        cache: CallCache,
-    ) -> None:
-        self._context = context
-        self._permissions = permissions
-        self._validator = validator
-        self._presets = PresetBinder(context, validator, cache)
-        self._cache = cache
+    _context: RequestContext
+    _permissions: WritePermissions
+    _validator: PayloadValidator
+    _cache: CallCache
 
     def complete(
         self,
@@ -157,13 +144,36 @@ class RowCompleter:
         changes, changes are filled but not checked: `complete_with_presets` checks them, once the
         stored rows tell which permissions apply.
         """
-        source = self._source(parsed, stored, owners)
-        # Large calls need this shorter way, whose loops do no more than they must.
-        if source.is_plain:
-            rows = _plain_rows(source, problems)
+        collection = parsed.collection
+        hooks = hooks_of(self._validator.store, collection.name)
+        rules = self._validator.rules_of(collection)
+        auto_filling = self._auto_filling_of_kinds(collection, len(parsed.rows), len(stored.keys))
+        is_admin = self._permissions.policy.is_admin
+        # Rows that get nothing but automatic values, and are all new or all changes: large calls
+        # need this shorter way, whose loops do no more than they must.
+        if (
+            is_admin
+            and not (parsed.level or rules.has_rules or hooks.checks or stored.unchanged)
+            and len(auto_filling) == 1
+        ):
+            if stored.keys:
+                rows = changed_plain_rows(parsed, stored.keys, auto_filling[False], problems)
+            else:
+                rows = new_plain_rows(parsed, auto_filling[True], problems)
         else:
+            source = _RowSource(
+                parsed,
+                stored,
+                owners,
+                hooks,
+                rules,
+                auto_filling,
+                is_admin=is_admin,
+                has_update_presets=self._permissions.has_update_presets(collection),
+                points_to_key=self._points_to_key(parsed),
+            )
             rows = self._rows(source, problems)
-        return ResolvedSet(parsed.collection, parsed.level, rows)
+        return ResolvedSet(collection, parsed.level, rows)
 
     def _rows(self, source: _RowSource, problems: Problems) -> list[ResolvedRow]:
         rows: list[ResolvedRow] = []
@@ -179,22 +189,6 @@ class RowCompleter:
                 add_row_problems(row_problems, row, problems)
             rows.append(row)
         return rows
-
-    def _source(
-        self, parsed: ParsedSet, stored: StoredRows, owners: Sequence[ResolvedRow]
-    ) -> _RowSource:
-        collection = parsed.collection
-        return _RowSource(
-            parsed,
-            stored,
-            owners,
-            hooks_of(self._validator.store, collection.name),
-            self._validator.rules_of(collection),
-            self._auto_filling_of_kinds(collection, len(parsed.rows), len(stored.keys)),
-            is_admin=self._permissions.policy.is_admin,
-            has_update_presets=self._permissions.has_update_presets(collection),
-            points_to_key=self._points_to_key(parsed),
-        )
 
     def _points_to_key(self, parsed: ParsedSet) -> bool:
         """Tell whether the rows of a list point to the keys of their owners."""
@@ -219,7 +213,7 @@ class RowCompleter:
         sent_row = _resolved_row(row, row.values, owner)
         passing = self._passing_create_grants(collection, sent_row)
         # Only the first: presets of several permissions could contradict each other.
-        presets = self._presets.row_presets(passing.grants[:1], collection, row.sent)
+        presets = self._presets().row_presets(passing.grants[:1], collection, row.sent)
         values = {**row.values, **presets.values}
         problems = [*passing.problems, *complete_new(values, *source.auto_filling[True])]
         resolved = sent_row._replace(values=values, presets=presets.payload, grants=passing.grants)
@@ -285,7 +279,7 @@ class RowCompleter:
         self, grants: Sequence[Grant], collection: Collection, row: ResolvedRow
     ) -> ResolvedRow:
         """Return a row with the presets of permissions; of two for one field the first counts."""
-        presets = self._presets.row_presets(grants, collection, row.sent)
+        presets = self._presets().row_presets(grants, collection, row.sent)
         return row._replace(values={**row.values, **presets.values}, presets=presets.payload)
 
     def _passing_create_grants(self, collection: Collection, row: ResolvedRow) -> PassingGrants:
@@ -302,10 +296,13 @@ class RowCompleter:
             return passing._replace(problems=[])
         return passing
 
+    def _presets(self) -> PresetBinder:
+        return PresetBinder(self._context, self._validator, self._cache)
+
     def _grant_problems(self, grant: GuardedGrant, row: ResolvedRow) -> list[Problem]:
         if grant.validation is None:
             return []
-        return self._validator.grant_problems(grant, row, self._presets.bound(grant))
+        return self._validator.grant_problems(grant, row, self._presets().bound(grant))
 
     def _auto_filling_of_kinds(
         self, collection: Collection, row_count: int, stored_count: int
@@ -328,14 +325,6 @@ class RowCompleter:
         # The fields are the same for every call, their values belong to this one: its time and its
         # user.
         return AutoFilling(auto_fields, auto_values_of(auto_fields, self._cache.writer))
-
-
-def _plain_rows(source: _RowSource, problems: Problems) -> list[ResolvedRow]:
-    """Return items that are all new or all changes (`_RowSource.is_plain`)."""
-    if source.stored.keys:
-        keys = source.stored.keys
-        return changed_plain_rows(source.parsed, keys, source.auto_filling[False], problems)
-    return new_plain_rows(source.parsed, source.auto_filling[True], problems)
 
 
 def _resolved_row(row: ParsedRow, values: RowValues, owner: Owner | None) -> ResolvedRow:

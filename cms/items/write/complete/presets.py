@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from cms.access.policy import Grant
@@ -35,15 +36,13 @@ class RowPresets(NamedTuple):
     values: RowValues
 
 
+@dataclass(frozen=True, slots=True)
 class PresetBinder:
     """Binds the variables in the presets of permissions, for the caller of one call."""
 
-    def __init__(
-        self, context: RequestContext, validator: PayloadValidator, cache: CallCache
-    ) -> None:
-        self._context = context
-        self._validator = validator
-        self._bound = cache.presets
+    _context: RequestContext
+    _validator: PayloadValidator
+    _cache: CallCache
 
     def row_presets(
         self, grants: Sequence[Grant], collection: Collection, sent: Mapping[str, object]
@@ -74,10 +73,10 @@ class PresetBinder:
         if not grant.presets:
             return {}
         # By identity: a permission with presets has no hash.
-        bound = self._bound.get(id(grant))
+        bound = self._cache.presets.get(id(grant))
         if bound is None:
             bound = BoundPresets(grant, self._bind(grant))
-            self._bound[id(grant)] = bound
+            self._cache.presets[id(grant)] = bound
         return bound.values
 
     def _bind(self, grant: Grant) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cms import jsontext
@@ -26,16 +26,16 @@ from cms.store.store import Store
 from cms.store.table_hooks import keys_of
 
 
+@dataclass(frozen=True, slots=True)
 class PayloadValidator:
     """Applies rules to the payloads of one call, for its caller.
 
     The values that paths from the caller lead to are fetched where `context` fetches.
     """
 
-    def __init__(self, store: Store, context: RequestContext, cache: CallCache) -> None:
-        self.store = store
-        self._context = context
-        self._caller_values = cache.caller_values
+    store: Store
+    _context: RequestContext
+    _cache: CallCache
 
     def rules_of(self, collection: Collection) -> FieldRules:
         catalogue = self._context.snapshot.catalogue
@@ -103,11 +103,11 @@ class PayloadValidator:
 
         The answer may have more paths than these.
         """
-        unknown = [path for path in paths if path not in self._caller_values]
+        unknown = [path for path in paths if path not in self._cache.caller_values]
         if unknown:
             values = caller_values(self.store, self._context, unknown)
-            self._caller_values.update(values)
-        return self._caller_values
+            self._cache.caller_values.update(values)
+        return self._cache.caller_values
 
     def _rule_context(self, paths: Iterable[CallerValue], *, is_creation: bool) -> RuleContext:
         actor = self._context.actor

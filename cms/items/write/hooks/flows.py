@@ -8,8 +8,13 @@ from functools import partial
 from cms.database.connections import Fetch, single_values
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
-from cms.flows.definition.flow import FlowProblem, flow_definition, flow_problems
-from cms.flows.definition.graph import ENDS, NO_OPERATION
+from cms.flows.definition.flow import (
+    ENDS,
+    NO_OPERATION,
+    FlowProblem,
+    flow_definition,
+    flow_problems,
+)
 from cms.flows.definition.options import Options
 from cms.schema.system import FLOWS, OPERATIONS, choices_of
 from cms.store.context import RequestContext

@@ -13,6 +13,7 @@ from cms.emails import is_email
 from cms.errors import forbidden
 from cms.hashing.passwords import check_password
 from cms.schema.system import USERS, choices_of
+from cms.store.actors import own_address
 from cms.store.context import RequestContext
 from cms.store.table_hooks import HookedRow, TableHooks, one_of, unprocessable
 
@@ -143,8 +144,9 @@ def require_active_admin(fetch: Fetch, context: RequestContext) -> None:
     # Others may be at an address from which no administrator was admitted before.
     if not context.actor.policy.is_admin:
         return
-    if not any(admits(networks_of(jsontext.loads_stored(each)), context.ip) for each in lists):
-        raise unprocessable(f"{LAST_ADMIN} who is admitted from your address, {context.ip}")
+    address = own_address(context.identity)
+    if not any(admits(networks_of(jsontext.loads_stored(each)), address) for each in lists):
+        raise unprocessable(f"{LAST_ADMIN} who is admitted from your address, {address}")
 
 
 USER_HOOKS = TableHooks(

@@ -6,7 +6,7 @@ Parsing reads nothing from the database, so that it can be done before the trans
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from cms.access.guard import read_only
@@ -45,6 +45,7 @@ from cms.schema.types.field_type import Trait
 ItemParsers = Callable[[Collection, Expects], ItemParser]
 """Returns what parses items of a collection for this caller."""
 
+_NO_FIELDS: frozenset[object] = frozenset()
 _LIST_CHANGES = {
     "create": Expects.ABSENT,
     "update": Expects.PRESENT,
@@ -53,18 +54,18 @@ _LIST_CHANGES = {
 """The keys of an object that changes a list instead of replacing it."""
 
 
+@dataclass(slots=True)
 class PayloadParser:
     """Parses one payload, and collects what is wrong with it in `problems`.
 
     Hidden names and payloads that are nested too deeply raise `Refused` at once.
     """
 
-    def __init__(self, catalogue: Catalogue, *, max_depth: int, item_parsers: ItemParsers) -> None:
-        self._catalogue = catalogue
-        self._max_depth = max_depth
-        self._find_item_parser = item_parsers
-        self._item_parsers: dict[tuple[str, Expects], ItemParser] = {}
-        self.problems = Problems()
+    catalogue: Catalogue
+    max_depth: int
+    find_item_parser: ItemParsers
+    problems: Problems = field(default_factory=Problems)
+    _item_parsers: dict[tuple[str, Expects], ItemParser] = field(default_factory=dict)
 
     def parse(self, collection: Collection, items: Sequence[object], expects: Expects) -> ParsedSet:
         """Return the rows of the items of one call, with all that they say of related items."""
@@ -122,7 +123,7 @@ class PayloadParser:
         """Return the parser of items, which is looked up once: a list may have ten thousand."""
         key = collection.name, expects
         if key not in self._item_parsers:
-            self._item_parsers[key] = self._find_item_parser(collection, expects)
+            self._item_parsers[key] = self.find_item_parser(collection, expects)
         return self._item_parsers[key]
 
     # Items
@@ -148,7 +149,8 @@ class PayloadParser:
         parsed = self._item_parser(builder.collection, expects).read(item)
         for problem in parsed.problems:
             self.problems.add(problem, position)
-        row = RowBuilder(item, parsed.values, position, expects, _fields_of(parsed.problems))
+        invalid_fields = _fields_of(parsed.problems) if parsed.problems else _NO_FIELDS
+        row = RowBuilder(item, parsed.values, position, expects, invalid_fields)
         # Items of the root are not merged, as each is answered. The same key twice is refused: for
         # changes by item_writes.py, for new rows by the database.
         if builder.level:
@@ -184,7 +186,7 @@ class PayloadParser:
     def _attach(self, builder: SetBuilder, number: int, parsed: ParsedItem) -> None:
         """Attach the related items that an item names to the sets below its own set."""
         for name, value in parsed.nested.items():
-            link = link_of(self._catalogue, builder.collection, name)
+            link = link_of(self.catalogue, builder.collection, name)
             # Without a target collection a many-to-any field has no link.
             if link is None:
                 self._attach_to_any(builder, number, name, value)
@@ -195,11 +197,11 @@ class PayloadParser:
 
     def _target_set(self, builder: SetBuilder, link: Link, position: PayloadPosition) -> SetBuilder:
         """Return a set for the collection beyond a link."""
-        target = self._catalogue.collections[link.target]
+        target = self.catalogue.collections[link.target]
         # Each level costs statements: the depth of writes is limited like that of reads.
-        if builder.level == self._max_depth:
+        if builder.level == self.max_depth:
             raise invalid_payload(
-                f"It goes deeper than {self._max_depth} relations", path=list(position.path)
+                f"It goes deeper than {self.max_depth} relations", path=list(position.path)
             )
         if link.to_many and not target.is_writable:
             self.problems.add(read_only(target), position)
@@ -209,7 +211,7 @@ class PayloadParser:
 
     def _attach_to_any(self, builder: SetBuilder, number: int, name: str, value: object) -> None:
         row = builder.rows[number]
-        relation = self._catalogue.by_many[builder.collection.name, name]
+        relation = self.catalogue.by_many[builder.collection.name, name]
         collection_field = str(relation.one_collection_field)
         assert isinstance(value, Mapping)
         # The name of the collection was refused already; a second problem would only repeat it.
@@ -232,7 +234,7 @@ class PayloadParser:
         link = None
         name = unresolved.field
         if target:
-            link = link_of(self._catalogue, builder.collection, name, target)
+            link = link_of(self.catalogue, builder.collection, name, target)
         if link:
             self._attach_to_one(builder, unresolved.row, unresolved.item, link, name=name)
         elif target and not self._item_parser(builder.collection, Expects.ANY).reveals_missing:
@@ -400,7 +402,5 @@ def _is_list(value: object) -> bool:
 
 
 def _fields_of(problems: list[Problem]) -> frozenset[object]:
-    if not problems:
-        return frozenset()
     # A problem of the whole item adds None, which is the name of no field.
     return frozenset(problem.extensions.get("field") for problem in problems)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
@@ -30,46 +31,29 @@ class _ValueSource(NamedTuple):
     field: str
 
 
-class locating_conflicts:
-    """Adds field, value and position in the payload to a `Conflict` raised inside.
+@contextmanager
+def locating_conflicts(collection: Collection, rows: Iterable[ResolvedRow]) -> Iterator[None]:
+    """Add to a `Conflict` raised inside what `located` does; `rows` are written inside."""
+    try:
+        yield
+    except Conflict as conflict:
+        raise located(conflict, collection, rows) from None
 
-    `rows` are the rows that are written inside, read only after a conflict. If several hold the
-    refused value, the last one is named. A value that no row has sent is not shown, as it is a
-    preset or the value of another row; nor is a secret.
 
-    A class, because a generator with `contextmanager` takes longer, and every write runs in it.
+def located(conflict: Conflict, collection: Collection, rows: Iterable[ResolvedRow]) -> Conflict:
+    """Return a conflict with field, value and position in the payload, as far as they are found.
+
+    If several of the written rows hold the refused value, the last one is named. A value that no
+    row has sent is not shown, as it is a preset or the value of another row; nor is a secret.
     """
-
-    __slots__ = ("_collection", "_rows")
-
-    def __init__(self, collection: Collection, rows: Iterable[ResolvedRow]) -> None:
-        self._collection = collection
-        self._rows = rows
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> None:
-        if isinstance(error, Conflict):
-            problem = self._problem(error)
-            # Otherwise the error goes on as it is: nothing was added to it.
-            if problem is not error.problems[0]:
-                raise Conflict(problem, error.value, server_text=error.server_text) from error
-
-    def _problem(self, conflict: Conflict) -> Problem:
-        """Return the problem of a conflict, with position and value of its row, if it is found."""
-        problem = describe_check(conflict.problems[0], self._collection)
-        # A trigger or a foreign key may refuse a row of another table, which is not among the rows
-        # here.
-        name = self._collection.name
-        if problem.extensions.get("collection", name) != name:
-            return conflict.problems[0]
-        source = _find_source(conflict, problem, self._collection, list(self._rows))
-        if source is None:
-            return problem
-        return with_field(problem, source.row, self._collection, source.field)
+    problem = describe_check(conflict.problems[0], collection)
+    # A trigger or a foreign key may refuse a row of another table, which is not among these.
+    if problem.extensions.get("collection", collection.name) != collection.name:
+        return conflict
+    source = _find_source(conflict, problem, collection, list(rows))
+    if source is not None:
+        problem = with_field(problem, source.row, collection, source.field)
+    return Conflict(problem, conflict.value, server_text=conflict.server_text)
 
 
 def describe_check(problem: Problem, collection: Collection) -> Problem:

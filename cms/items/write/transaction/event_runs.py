@@ -25,7 +25,7 @@ def flows_after(
     """Return the flows that a write of items causes to run after it."""
     events = context.snapshot.events.of(collection.name)
     # Nearly all collections have none. A write without a depth causes no runs.
-    if not events or client.depth is None:
+    if not events.by_event or client.depth is None:
         return ()
     flows: list[tuple[str, tuple[str, ...]]] = []
     for event_verb in event_verbs(collection, verb):

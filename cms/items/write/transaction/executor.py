@@ -10,9 +10,8 @@ from cms.database.connections import Row, Transaction
 from cms.database.error_mapping import Conflict
 from cms.errors import answer_too_large, not_found
 from cms.fragment import Fragment
-from cms.items.read.portions import portions_of
 from cms.items.read.prepare import ReadRequest, prepare_read, statement_for
-from cms.items.read.reads import Item, data_of, prepare_item_read, with_summed_fields
+from cms.items.read.reads import Item, data_of, portions_of, prepare_item_read, with_summed_fields
 from cms.query.language.ast import OperatorTest, ParsedQuery, Query, RowOutput, Slot
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.statement import Statement
@@ -94,7 +93,10 @@ class Executor:
 
     def require_possible_answer(self, collection: str, parsed: ParsedQuery, count: int) -> None:
         """Raise `Refused` where `read_answer` of so many items is too large whatever they hold."""
-        statement = statement_for(self.store, self.context, collection, _answer_query(parsed))
+        query = replace(_answer_query(parsed), row_outputs=(RowOutput.KEY,))
+        statement = statement_for(
+            self.store, self.context, collection, query, of_one_item=parsed.of_one_item
+        )
         if statement.least_size(count) > self.store.max_answer_size:
             raise answer_too_large(self.store.max_answer_size)
 
@@ -131,7 +133,7 @@ class Executor:
         if key is None:
             statement, literals = prepare_read(self.store, self.context, request)
             rows = self._fetch(statement, literals)
-            return data_of(self.context, request.collection, statement, rows)
+            return data_of(statement, rows)
         statement, literals = prepare_item_read(self.store, self.context, request, key=key)
         items = statement.items(self._fetch(statement, literals))
         if not items:

@@ -1,22 +1,20 @@
-"""Identifies the caller by the headers of a request."""
+"""Who calls: the identity that the headers of a request name."""
 
 from __future__ import annotations
 
 import hmac
 import time
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import falcon
 from cachebox import LRUCache
 
 from cms.auth.tokens import claims_of, session_of
-from cms.errors import invalid_query, invalid_token
+from cms.errors import invalid_token
 from cms.hashing.passwords import digest
 from cms.http.requests.cookies import session_cookie
 from cms.http.requests.host_identity import Identify, host_identity
 from cms.http.requests.origins import SAFE_METHODS, Origins
-from cms.http.requests.request import client_of
 from cms.store.identity import ANONYMOUS, Identity
 
 MAX_CACHED_TOKENS = 5_000
@@ -26,10 +24,6 @@ MAX_CACHED_TOKEN_LENGTH = 200
 
 TOKEN_PARAMETER = "access_token"
 """The parameter of the address of an asset that stands for the Authorization header."""
-_MISPLACED_TOKEN = (
-    f"{TOKEN_PARAMETER} is for GET /assets alone, because addresses are logged on their way; "
-    "send the header Authorization"
-)
 
 
 class _VerifiedToken(NamedTuple):
@@ -39,8 +33,12 @@ class _VerifiedToken(NamedTuple):
     expires: float
 
 
-class Authentication:
-    """Identifies the caller from the headers alone; the store checks whether that user may act."""
+class Authenticator:
+    """Identifies callers from their requests alone; the store checks whether that user may act.
+
+    `seal` is the key of digests of requests that are stored: a body may hold a password, which
+    nobody must be able to guess from them.
+    """
 
     def __init__(
         self,
@@ -55,49 +53,27 @@ class Authentication:
         self._identify = identify
         self._may_be_unknown = may_be_unknown
         # A key for one purpose, so that stored digests reveal nothing about the secret itself.
-        self._seal = hmac.digest(secret.encode(), b"idempotency", "sha256")
+        self.seal = hmac.digest(secret.encode(), b"idempotency", "sha256")
         self._origins = origins
-        self._trusted_proxies = trusted_proxies
+        self.trusted_proxies = trusted_proxies
         self._verified_tokens: LRUCache[str, _VerifiedToken] = LRUCache(MAX_CACHED_TOKENS)
         self._digests: LRUCache[str, str] = LRUCache(MAX_CACHED_TOKENS)
 
-    def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
-        request.context.seal = self._seal
-        # Called when a resource needs it: see `RequestState.identity`.
-        request.context.identify_with(
-            lambda: self._identity(request),
-            lambda: client_of(request, trusted_proxies=self._trusted_proxies),
-        )
-
-    def process_resource(
-        self,
-        request: falcon.Request,
-        response: falcon.Response,
-        resource: object,
-        params: Mapping[str, str],
-    ) -> None:
-        """Refuse a token in the address where no browser needs it there."""
-        if TOKEN_PARAMETER not in request.params:
-            return
-        is_asset = (request.uri_template or "").startswith("/assets/")
-        if not is_asset or request.method not in SAFE_METHODS:
-            raise invalid_query(_MISPLACED_TOKEN, parameter=TOKEN_PARAMETER)
-        # Pages that the file leads to must not learn its address.
-        response.set_header("Referrer-Policy", "no-referrer")
-
-    def _identity(self, request: falcon.Request) -> Identity:
+    def identify(self, request: falcon.Request) -> Identity:
         """Return the caller of the header or the address, else the user of the browser.
 
         Raises `Refused`.
         """
+        kind, _, token = request.env.get("HTTP_AUTHORIZATION", "").partition(" ")
+        token = token.strip() if kind.lower() == "bearer" else ""
         # Both come before a cookie, which a browser sends along without being asked.
-        token = _bearer_token(request) or request.get_param(TOKEN_PARAMETER)
+        token = token or request.get_param(TOKEN_PARAMETER)
         if not token:
             return self._from_browser(request)
         # Access tokens are JWTs of three parts; static tokens have no dots.
         if token.count(".") == 2:
             return self._from_access_token(token)
-        return Identity(token=self._digest(token))
+        return Identity(token=self._digests.get(token) or self._digest(token))
 
     def _from_browser(self, request: falcon.Request) -> Identity:
         """Return the user of the surrounding application, else the caller of the session cookie."""
@@ -120,7 +96,7 @@ class Authentication:
 
         Browsers send cookies with such requests as well.
         """
-        if request.context.method not in SAFE_METHODS:
+        if request.method not in SAFE_METHODS:
             self._origins.require(request)
 
     def _from_cookie(self, request: falcon.Request, cookie: str) -> Identity:
@@ -155,8 +131,3 @@ class Authentication:
         # The token of a share names no user: its session says which share it is.
         identity = Identity(user=claims.get("id"), session=claims["session"])
         return _VerifiedToken(identity, float(claims["exp"]))
-
-
-def _bearer_token(request: falcon.Request) -> str:
-    kind, _, token = request.env.get("HTTP_AUTHORIZATION", "").partition(" ")
-    return token.strip() if kind.lower() == "bearer" else ""

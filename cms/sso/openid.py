@@ -1,13 +1,15 @@
-"""Where a provider's endpoints are, and with which keys it signs."""
+"""Where a provider's endpoints are, and the ID tokens that it signs, checked by its keys."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from authlib.integrations.requests_client import OAuth2Session
+from authlib.oidc.core import CodeIDToken
+from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, KeySet
 
@@ -25,6 +27,17 @@ KEYS_SECONDS = 1.0
 # In the body no character of a secret can be read in two ways, so this comes first. A provider may
 # want the other way of some clients.
 _AUTH_METHODS = ("client_secret_post", "client_secret_basic")
+
+ALGORITHMS = [
+    "RS256", "RS384", "RS512",
+    "PS256", "PS384", "PS512",
+    "ES256", "ES384", "ES512",
+]  # fmt: skip
+"""Signatures with a private key: never none, and never HS, whose key a client would know."""
+
+CLOCK_SKEW_SECONDS = 60
+# The errors of the libraries for a malformed token; RecursionError comes from deeply nested JSON.
+_WRONG = (JoseError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +129,8 @@ class Discovery:
         keys = document.get("keys")
         if not isinstance(keys, list):
             raise ProviderError("the list of keys has no keys")
-        signing_keys: list[Key] = []
-        for value in keys:
-            key = _signing_key(value)
-            # A key that cannot be read, as of an unknown curve, does not make the others useless.
-            if key is not None:
-                signing_keys.append(key)
-        return KeySet(signing_keys)
+        # A key that cannot be read, as of an unknown curve, does not make the others useless.
+        return KeySet([key for key in map(_signing_key, keys) if key is not None])
 
 
 def _require_tls_beside_tls(url: str, document: Mapping[str, Any]) -> None:
@@ -167,6 +175,61 @@ def _address(document: Mapping[str, Any], name: str) -> str:
 
 def _optional_address(document: Mapping[str, Any], name: str) -> str | None:
     value = document.get(name)
-    if not isinstance(value, str) or not value.startswith(("https://", "http://")):
-        return None
-    return value
+    is_address = isinstance(value, str) and value.startswith(("https://", "http://"))
+    return value if is_address else None
+
+
+class InvalidIdToken(Exception):
+    """An ID token that must not be believed; the text says why, without the token."""
+
+
+class Expected(NamedTuple):
+    """The values that an ID token must have."""
+
+    issuer: str
+    client_id: str
+    nonce: str
+    access_token: str
+
+
+def checked_claims(
+    token: str, expected: Expected, discovery: Discovery, session: OAuth2Session
+) -> Mapping[str, Any]:
+    """Return the claims of an ID token (OpenID Connect Core 1.0, section 3.1.3.7).
+
+    Raises `InvalidIdToken`.
+    """
+    decoded = _verified(token, discovery.keys(session))
+    if decoded is None:
+        decoded = _verified(token, discovery.keys(session, newer=True))
+    if decoded is None:
+        raise InvalidIdToken("the ID token is signed with no key of the provider")
+    claims: CodeIDToken = CodeIDToken(
+        decoded.claims,
+        decoded.header,
+        options={
+            "iss": {"essential": True, "value": expected.issuer},
+            "aud": {"essential": True, "value": expected.client_id},
+        },
+        params={
+            "nonce": expected.nonce,
+            "client_id": expected.client_id,
+            "access_token": expected.access_token,
+        },
+    )
+    try:
+        claims.validate(leeway=CLOCK_SKEW_SECONDS)
+    except _WRONG as error:
+        reason = getattr(error, "description", None) or type(error).__name__
+        raise InvalidIdToken(f"the ID token is not for this login: {reason}") from None
+    return dict(claims)
+
+
+def _verified(token: str, keys: KeySet) -> jwt.Token | None:
+    """Return the decoded token; None where no key has signed it."""
+    for key in keys:
+        try:
+            return jwt.decode(token, key, algorithms=ALGORITHMS)
+        except _WRONG:
+            continue
+    return None

@@ -1,13 +1,15 @@
-"""Hashes and random texts for callers who are signed in."""
+"""Small calls of users who are signed in: hashes, random texts, and the last page of an app."""
 
 from __future__ import annotations
 
 import secrets
 import string
 
+from cms.database.statements import statement
 from cms.errors import invalid_payload, invalid_query
 from cms.hashing import passwords
 from cms.items.read.reads import require_own_user, require_user
+from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
 
@@ -47,6 +49,18 @@ def random_text(store: Store, identity: Identity, length: int) -> str:
         reason = f"length is a whole number from 1 to {MAX_RANDOM_LENGTH}"
         raise invalid_query(reason, parameter="length")
     return "".join(secrets.choice(_RANDOM_ALPHABET) for _ in range(length))
+
+
+def set_last_page(
+    store: Store, identity: Identity, page: str, *, idempotency: Idempotency | None = None
+) -> None:
+    """Set `last_page` of the current user, which leaves no trace in the history."""
+    require_user(identity)
+    for attempt in store.write(identity, idempotency=idempotency):
+        with attempt as context:
+            require_own_user(context)
+            transaction = attempt.begin_transaction()
+            transaction.execute(statement("set_last_page"), (context.actor.user, page))
 
 
 def _require_signed_in(store: Store, identity: Identity) -> None:

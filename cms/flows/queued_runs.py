@@ -1,24 +1,102 @@
-"""Queued runs of flows, which a worker executes."""
+"""Queued runs of flows, which a worker executes; those that are lost, tried again, or old."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import NamedTuple
 
 from cms import jsontext
+from cms.database.connections import Database, Fetch, single_values
 from cms.database.statements import statement
-from cms.errors import UNEXPECTED_ERROR
-from cms.flows.execution import LOOP, MAX_DEPTH, Cause, Execution, RunAttempt, execute
-from cms.flows.run import RunContext, Services
-from cms.flows.run_limits import RunLimits
-from cms.flows.run_log import NO_LOG, RunLog
-from cms.flows.runs import MAX_ATTEMPTS, program_of
-from cms.flows.synchronous_runs import run_inner_flow
-from cms.jobs.task import Job, JobError
+from cms.errors import UNEXPECTED_ERROR, Problem, Refused, not_found
+from cms.flows.execution import LOOP, MAX_DEPTH, Cause, Execution, execute
+from cms.flows.program import program_of
+from cms.flows.run import RunContext, RunLimits, Services
+from cms.flows.run_log import NO_LOG, RunLog, as_json
+from cms.items.read.reads import keyed, parse_key
+from cms.jobs.housekeeping import MAX_ATTEMPTS as MAX_JOB_ATTEMPTS
+from cms.jobs.housekeeping import WORKER_TIMEOUT_SECONDS
+from cms.jobs.task import Job, JobError, defer
+from cms.schema.system import FLOW_RUNS
+from cms.store.idempotency import Idempotency
+from cms.store.identity import Identity
+from cms.store.store import Store
+from cms.store.write_attempts import require_admin
 
 log = logging.getLogger("cms.flows")
+
+MAX_ATTEMPTS = 6
+"""Attempts at a run whose failure may pass."""
+LOST_RUNS_SECONDS = 30.0
+"""How often the service looks for runs that have lost their job."""
+MAX_DELETED = 5_000
+"""Old runs that one statement deletes."""
+
+
+def queue_runs(fetch: Fetch, flow: str, causes: Sequence[Cause]) -> list[str]:
+    """Queue runs of a flow, which begin after the commit; return their ids.
+
+    Causes differ in their data only.
+    """
+    first = causes[0]
+    values = (
+        flow,
+        [as_json(cause.data) for cause in causes],
+        first.trigger,
+        as_json(first.accountability),
+        first.depth,
+    )
+    return single_values(fetch(statement("queue_runs"), values))
+
+
+def retry_run(
+    store: Store, identity: Identity, key: str, idempotency: Idempotency | None = None
+) -> None:
+    """Queue a run again that was rejected or has failed, as an administrator."""
+    for attempt in store.write(identity, idempotency=idempotency):
+        with attempt as context:
+            transaction = attempt.begin_transaction()
+            require_admin(context.actor)
+            run = parse_key(keyed(context, FLOW_RUNS), key)
+            if transaction.execute(statement("retry_run"), (run,)):
+                defer(transaction.execute, "flow", {"run": run})
+            elif not transaction.execute(statement("find_run"), (run,)):
+                raise not_found()
+            else:
+                reason = "Only a run that was rejected or has failed can be tried again"
+                raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason}))
+
+
+def requeue_lost_runs(database: Database) -> float:
+    """Queue runs again that have lost their job; return after how many seconds to look again.
+
+    A job is lost with a row of the queue, or when it fails before the run has begun. It is also
+    lost when a worker that stalls for long ends a job that another one has taken over.
+    """
+    with database.transaction() as transaction:
+        if not transaction.execute(statement("lock_lost_runs"))[0][0]:
+            return LOST_RUNS_SECONDS
+        values = (str(WORKER_TIMEOUT_SECONDS), MAX_JOB_ATTEMPTS)
+        rows = transaction.execute(statement("requeue_lost_runs"), values)
+    # Logged after the commit: until then another error could undo it.
+    for run, runs_again in rows:
+        if runs_again:
+            log.warning("run %s of a flow has lost its job and is queued again", run)
+        else:
+            log.error("run %s of a flow has lost its worker too often and is given up", run)
+    return LOST_RUNS_SECONDS
+
+
+def delete_old_runs(database: Database, retention: timedelta) -> None:
+    """Delete runs whose end is longer ago than the retention, and deliveries of signed requests."""
+    seconds = str(retention.total_seconds())
+    # Many runs of a day, each with its log, would take longer than a statement may.
+    while database.fetch_primary(statement("delete_old_runs"), (seconds, MAX_DELETED)):
+        pass
+    database.fetch_primary(statement("delete_old_deliveries"), (seconds,))
 
 
 class _TakenOver(Exception):
@@ -113,9 +191,8 @@ class _QueuedAttempt:
         if cause.depth > MAX_DEPTH:
             return LOOP
         # There is no deadline, because nobody waits for the run.
-        context = RunContext(snapshot, RunLimits())
-        attempt = RunAttempt(run_inner_flow, context, self.claimed.attempt, self.id)
-        return execute(self.services, program, cause, attempt=attempt)
+        context = RunContext(snapshot, RunLimits(), attempt=self.claimed.attempt, run=self.id)
+        return execute(self.services, program, cause, context)
 
     def _give_back(self, run_log: RunLog, reason: str | None) -> None:
         """Leave the run to the next attempt, or end it after the last one."""

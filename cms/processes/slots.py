@@ -1,11 +1,17 @@
-"""Slots of one process for work that may take long, so that other requests find a thread."""
+"""Slots for work that may take long: of the threads of a process, and of a machine."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
+POLL_SECONDS = 0.02
+"""How often a free slot of the machine is looked for."""
 MAX_SECONDS = 1.0
 """How long a run waits for a slot, if it is among the first that do."""
 MAX_SECONDS_OF_OTHERS = 0.05
@@ -110,3 +116,65 @@ class WaitSlots:
             return True
         # A hash that finds room at once is not due any more when this thread wakes up.
         return self._hashes_due > 0 and self._hashes < self._half
+
+
+class MachineSlots:
+    """Slots as files in a folder, each locked by its holder.
+
+    The kernel frees the lock when its holder ends, however that happens.
+    """
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._folder = folder
+        self._count = count
+
+    @contextmanager
+    def take(self, *, max_seconds: float) -> Iterator[None]:
+        """Hold a slot; raises `NoFreeSlot` where none becomes free in time."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        deadline = time.monotonic() + max_seconds
+        while (descriptor := self._lock_free_slot()) is None:
+            if time.monotonic() > deadline:
+                raise NoFreeSlot
+            # A lock that is waited for would be one file's, and any slot will do.
+            time.sleep(POLL_SECONDS)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _lock_free_slot(self) -> int | None:
+        """Return the locked descriptor of a free slot's file, or None."""
+        # The files stay there, empty: their locks are what counts, and removing them would race
+        # with others.
+        for number in range(self._count):
+            descriptor = locked_file(self._folder / str(number))
+            if descriptor is not None:
+                return descriptor
+        return None
+
+
+def locked_file(path: Path, flags: int = 0) -> int | None:
+    """Return the descriptor of a file, locked; None where another process holds the lock."""
+    # Close-on-exec: a child that inherited the descriptor would keep the lock.
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+class ThisThread(threading.local):
+    """`away` lets another thread take the slot of this one while its context lasts.
+
+    It is None for a thread without a slot, which holds up others as long as it is busy. The event
+    loop of a web worker `must_not_wait`: all clients would wait with it.
+    """
+
+    away: Callable[[], AbstractContextManager[None]] | None = None
+    must_not_wait = False
+
+
+this_thread = ThisThread()
