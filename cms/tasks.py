@@ -15,13 +15,8 @@ from cms.jobs.housekeeping import delete_finished
 from cms.jobs.job_worker import Ticker
 from cms.jobs.task import Job, Task
 from cms.mail.send import send
-from cms.structure.index_builds import (
-    FORMER_BUILD_TASK,
-    INDEX_BUILD_TASK,
-    INDEX_BUILDS,
-    run_former_build_job,
-    run_index_build_job,
-)
+from cms.structure.index_builds import INDEX_BUILD_TASK, INDEX_BUILDS, run_index_build_job
+from cms.structure.index_requests import FORMER_BUILD_TASKS, run_former_build_job
 
 
 def own_tasks(services: Services) -> tuple[Task, ...]:
@@ -62,7 +57,7 @@ def own_tasks(services: Services) -> tuple[Task, ...]:
             max_concurrent=INDEX_BUILDS,
         ),
         # For jobs of the version before; indexes of whole words are not made any more.
-        Task(FORMER_BUILD_TASK, partial(run_former_build_job, database)),
+        *(Task(name, partial(run_former_build_job, database)) for name in FORMER_BUILD_TASKS),
         Task("word_index_build", lambda _job: None),
         Task("maintain", maintain, attempts=5, wait=timedelta(minutes=5), cron="17 3 * * *"),
     )

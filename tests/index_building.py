@@ -15,7 +15,7 @@ from cms.config import Config
 from cms.database.connections import Database
 from cms.jobs.job_worker import drain
 from cms.jobs.task import Task
-from cms.structure.index_builds import INDEX_BUILD_TASK, run_index_build_job
+from cms.structure.index_builds import INDEX_BUILD_TASK, INDEX_BUILDS, run_index_build_job
 from cms.structure.indexes import DeferredIndex
 from tests.client import Client
 from tests.databases import run_sql
@@ -31,10 +31,23 @@ BUILDS_FAIL = """
 """
 BUILDS_SUCCEED = "DROP EVENT TRIGGER refuse; DROP FUNCTION refuse"
 
-JOBS = "SELECT status::text FROM procrastinate_jobs WHERE task_name = 'index_build' ORDER BY id"
+JOBS = """
+    SELECT status::text FROM procrastinate_jobs
+    WHERE task_name = 'build' AND status <> 'cancelled'
+    ORDER BY id
+"""
 WAITING_FOR_TABLE = "SELECT 1 FROM pg_locks WHERE relation = 'things'::regclass AND NOT granted"
+DROP_WAITS = """
+    SELECT 1 FROM pg_stat_activity
+    WHERE query LIKE 'DROP INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'
+"""
 INVALID = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
-REQUESTS = "SELECT collection, field FROM system_index_requests ORDER BY 1, 2"
+REQUESTED = """
+    SELECT DISTINCT args #>> '{payload,collection}', args #>> '{payload,field}'
+    FROM procrastinate_jobs
+    WHERE task_name = 'build' AND args #>> '{payload,kind}' = 'index'
+    ORDER BY 1, 2
+"""
 WORKER = "INSERT INTO procrastinate_workers DEFAULT VALUES"
 TAKE_SNAPSHOT = b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT 1"
 WRITE = b"INSERT INTO things (a) VALUES ('x')"
@@ -48,7 +61,8 @@ def indexed_words(*columns: str) -> str:
 
 def work(config: Config, database: Database) -> None:
     """Do the jobs that are due, in place of a worker."""
-    drain(config, database, [Task(INDEX_BUILD_TASK, partial(run_index_build_job, database))])
+    run = partial(run_index_build_job, database)
+    drain(config, database, [Task(INDEX_BUILD_TASK, run, max_concurrent=INDEX_BUILDS)])
 
 
 class IndexBuilder(NamedTuple):
@@ -163,7 +177,7 @@ def assert_indexed(dsn: str, *columns: str) -> None:
     """The columns have an index each, and nothing is left to do."""
     assert [name for (name,) in run_sql(dsn, INDEXED)] == list(columns)
     assert run_sql(dsn, INVALID) == [(0,)]
-    assert run_sql(dsn, REQUESTS) == []
+    assert run_sql(dsn, REQUESTED) == []
     assert run_sql(dsn, JOBS) == []
 
 
@@ -171,7 +185,11 @@ def assert_indexed(dsn: str, *columns: str) -> None:
 
 MAKE_UNIQUE = {"schema": {"is_unique": True}}
 NOT_UNIQUE = {"state": "failed", "progress": 0.0, "code": "RECORD_NOT_UNIQUE"}
-CONSTRAINTS_LEFT = "SELECT collection, field, kind FROM system_constraint_requests ORDER BY 1, 2"
+CONSTRAINTS_LEFT = """
+    SELECT DISTINCT args #>> '{payload,kind}'
+    FROM procrastinate_jobs
+    WHERE task_name = 'build' AND args #>> '{payload,kind}' IN ('unique', 'foreign_key')
+"""
 CONSTRAINED = """
     SELECT attname::text
     FROM pg_constraint

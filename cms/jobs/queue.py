@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from procrastinate import App, JobContext
+from procrastinate import App, JobContext, PsycopgConnector
+from procrastinate.connector import Notify
 from procrastinate.jobs import Job as QueuedJob
 from procrastinate.retry import BaseRetryStrategy, RetryDecision
 
 from cms import jsontext
 from cms.config import Config
 from cms.database.session_setup import pool_arguments
-from cms.jobs.queue_connector import QueueConnector
+from cms.database.statements import statement
 from cms.jobs.task import Job, JobError, Task
 from cms.tracing import job_span
 
@@ -36,6 +38,22 @@ def queue_of(config: Config, tasks: Iterable[Task]) -> App:
     # addFilter ignores a filter that is there already, so that a second queue adds none.
     logging.getLogger("procrastinate.worker").addFilter(_is_unreported)
     return app
+
+
+class QueueConnector(PsycopgConnector):
+    """Listens to the channels of its schema: workers of other installations are not woken."""
+
+    async def listen_notify(self, on_notification: Notify, channels: Iterable[str]) -> None:
+        row = cast(dict[str, Any], await self.execute_query_one_async(statement("find_schema")))
+        schema = row["current_schema"]
+        own = [channel_of_schema(channel, schema) for channel in channels]
+        await super().listen_notify(on_notification, own)
+
+
+def channel_of_schema(channel: str, schema: str) -> str:
+    """Return the name of a channel as sql/queue/notifications_of_one_schema.sql makes it."""
+    digest = hashlib.md5(schema.encode(), usedforsecurity=False).hexdigest()
+    return f"{channel}@{digest[:8]}"
 
 
 @dataclass(frozen=True, slots=True)

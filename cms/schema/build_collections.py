@@ -10,7 +10,7 @@ from sys import intern
 from typing import Any
 
 from cms.schema.defaults import CAST
-from cms.schema.model import CheckConstraint, Collection, Column, ConstraintRequest, Field, Kind
+from cms.schema.model import CheckConstraint, Collection, Column, Field, Kind
 from cms.schema.records import DEFAULT_META
 from cms.schema.referential_actions import CatalogueRow
 from cms.schema.system import (
@@ -117,7 +117,6 @@ def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueR
 # Columns
 
 _SEARCH_INDEXES = {"parts": "search_index", "useless": "useless_search_index"}
-_CONSTRAINT_REQUESTS = {"unique": "unique_request", "foreign_key": "foreign_key_request"}
 
 
 def _columns(loaded: LoadedLists) -> defaultdict[str, dict[str, Column]]:
@@ -139,13 +138,9 @@ def _columns(loaded: LoadedLists) -> defaultdict[str, dict[str, Column]]:
         _amend(columns, index["table_name"], index["column_name"], **attribute)
     for row in loaded("nondeterministic_columns"):
         _amend(columns, row["table_name"], row["column_name"], is_nondeterministic=True)
-    for request in loaded("index_requests"):
-        _amend(columns, request["collection"], request["field"], is_index_requested=True)
-    for request in loaded("constraint_requests"):
-        is_violated = request["is_violated"]
-        state = ConstraintRequest.VIOLATED if is_violated else ConstraintRequest.PENDING
-        attribute = {_CONSTRAINT_REQUESTS[request["kind"]]: state}
-        _amend(columns, request["collection"], request["field"], **attribute)
+    for row in loaded("builds"):
+        kinds = frozenset(row["kinds"])
+        _amend(columns, row["collection"], row["field"], requested_builds=kinds)
     for key in loaded("keys"):
         # A key of several columns says nothing of any one of them.
         if len(key["columns"]) == 1:

@@ -105,17 +105,19 @@ def index(
     column: str | Fragment,
     kind: IndexKind = IndexKind.VALUES,
     *,
-    concurrently: bool = False,
+    built_as: str | None = None,
 ) -> Fragment:
     """Print an index.
 
-    Others can write while it is built concurrently, which PostgreSQL does outside transactions
-    only.
+    With a name others can write while it is built, which PostgreSQL does outside transactions only.
     """
     column = name(column) if isinstance(column, str) else column
     target = fill(kind.value, column)
-    option = optional(" CONCURRENTLY", when=concurrently)
-    return fill("CREATE INDEX{0} ON {1} {2}", option, name(table), target)
+    return fill("CREATE INDEX{0} ON {1} {2}", _concurrently(built_as), name(table), target)
+
+
+def _concurrently(index: str | None) -> Fragment:
+    return fill(" CONCURRENTLY {0}", name(index)) if index else text("")
 
 
 def searched_text(column: str, *, is_nondeterministic: bool) -> Fragment:
@@ -123,9 +125,11 @@ def searched_text(column: str, *, is_nondeterministic: bool) -> Fragment:
     return fill(DETERMINISTIC, name(column)) if is_nondeterministic else name(column)
 
 
-def unique_index(table: str, column: str) -> Fragment:
+def unique_index(table: str, column: str, *, built_as: str) -> Fragment:
     """Print an index that makes a column unique, built while others write."""
-    return fill("CREATE UNIQUE INDEX CONCURRENTLY ON {0} ({1})", name(table), name(column))
+    return fill(
+        "CREATE UNIQUE INDEX{0} ON {1} ({2})", _concurrently(built_as), name(table), name(column)
+    )
 
 
 def attach_unique_index(table: str, index: str, *, constraint: str) -> Fragment:
@@ -143,14 +147,14 @@ def sort_nothing(table: str, column: str) -> Fragment:
     return fill("SELECT FROM {0} ORDER BY {1} LIMIT 0", name(table), name(column))
 
 
-def path_index(table: str, column: str, path: str, *, concurrently: bool = False) -> Fragment:
+def path_index(table: str, column: str, path: str, *, built_as: str | None = None) -> Fragment:
     """Print an index over a path of a JSON column, given as the text of an array.
 
     The expression is the one that reads compare and sort by (cms/query/sql/json_paths.py).
     """
     return fill(
         "CREATE INDEX{0} ON {1} (system_json_key(system_json_at({2}, {3})))",
-        optional(" CONCURRENTLY", when=concurrently),
+        _concurrently(built_as),
         name(table),
         name(column),
         param(path, "text[]"),

@@ -20,12 +20,15 @@ MAX_VIEWS = 10_000
 """Views of collections in the cache of a catalogue, of all policies together."""
 
 
-class ConstraintRequest(StrEnum):
-    """How far a constraint is that was asked for and is checked in the background."""
+class BuildKind(StrEnum):
+    """What a column of a large table may be asked to have, which is built in the background."""
 
-    PENDING = "pending"
-    VIOLATED = "violated"
-    """Rows were found that violate it: it is checked when it is asked for again."""
+    INDEX = "index"
+    UNIQUE = "unique"
+    FOREIGN_KEY = "foreign_key"
+    """The check of a foreign key for rows that were there before it."""
+    SEARCH = "search"
+    """An index for searches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,8 @@ class Column:
     comment: str | None
     is_unique: bool = False
     is_indexed: bool = False
-    is_index_requested: bool = False
-    """Whether an index was asked for that is built in the background."""
-    unique_request: ConstraintRequest | None = None
-    """How far it is to make the column unique, until it is."""
-    foreign_key_request: ConstraintRequest | None = None
-    """How far it is to check the keys of stored rows, until all of them point to an item."""
+    requested_builds: frozenset[str] = frozenset()
+    """The kinds of builds that were asked for; what is there by now may still be among them."""
     has_unchecked_key: bool = False
     """Whether the column has a foreign key that stored rows may violate."""
     search_index: str | None = None
@@ -76,17 +75,27 @@ class Column:
     @property
     def is_index_pending(self) -> bool:
         """Whether an index was asked for that is not there yet."""
-        return self.is_index_requested and not self.is_indexed
+        return BuildKind.INDEX in self.requested_builds and not self.is_indexed
 
     @property
     def is_unique_pending(self) -> bool:
         """Whether the column was asked to be unique and is not yet."""
-        return self.unique_request is not None and not self.is_unique
+        return BuildKind.UNIQUE in self.requested_builds and not self.is_unique
 
     @property
     def is_foreign_key_pending(self) -> bool:
         """Whether a foreign key is to be checked for stored rows and is not yet."""
-        return self.foreign_key_request is not None and self.has_unchecked_key
+        return BuildKind.FOREIGN_KEY in self.requested_builds and self.has_unchecked_key
+
+    @property
+    def pending_builds(self) -> frozenset[BuildKind]:
+        """What was asked for and is not there yet, without indexes for searches."""
+        pending = {
+            BuildKind.INDEX: self.is_index_pending,
+            BuildKind.UNIQUE: self.is_unique_pending,
+            BuildKind.FOREIGN_KEY: self.is_foreign_key_pending,
+        }
+        return frozenset(kind for kind, is_pending in pending.items() if is_pending)
 
     @property
     def is_search_indexed(self) -> bool:

@@ -144,6 +144,7 @@ _ALL = (
             "panels": AliasTarget(PANELS, "dashboard"),
         },
     ),
+    # Requests of the version before, as those of `system_index_requests`.
     SystemTable(
         "system_constraint_requests",
         is_listed=False,

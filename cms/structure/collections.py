@@ -31,10 +31,9 @@ from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.store.write_attempts import StructureChange
 from cms.structure import metadata
-from cms.structure.collection_indexes import update_indexes
 from cms.structure.duplication_fields import check_duplication_fields, prune_duplication_fields
 from cms.structure.fields import add_index_and_comment, insert_field_record, require_extension
-from cms.structure.index_requests import interrupt_builds
+from cms.structure.index_requests import interrupt_builds, update_indexes
 from cms.structure.index_states import with_search_states
 from cms.structure.lookup import (
     RecordPatch,

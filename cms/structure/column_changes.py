@@ -14,23 +14,22 @@ from cms.fragment import Fragment, concat, text
 from cms.schema import ddl
 from cms.schema.definitions import precision_inconsistencies
 from cms.schema.meta_settings import COLUMN_SCHEMA, COLUMN_SIZES, MetaSettings
-from cms.schema.model import Column, Field
+from cms.schema.model import BuildKind, Column, Field
 from cms.schema.payload import parse_list
 from cms.schema.records import column_record
 from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import TEXT_JSON
-from cms.structure.collection_indexes import drop_search_indexes
 from cms.structure.index_requests import (
     add_index,
     add_unique,
     check_order,
-    give_up_index,
-    give_up_unique,
+    drop_search_indexes,
     interrupt_builds,
     keep_index,
     keep_unique,
+    withdraw_build,
 )
-from cms.structure.indexes import drop_invalid_indexes, drop_path_indexes
+from cms.structure.indexes import drop_invalid_beside_change, drop_path_indexes
 
 
 class ValuesLost(Refused):
@@ -120,7 +119,7 @@ def _keep_indexes(transaction: Transaction, alteration: Alteration, column: Colu
 
 def _will_be_indexed(column: Column, changed: MetaSettings) -> bool:
     """Tell whether an index of the values was asked for, and is not withdrawn."""
-    if column.is_index_requested and changed.get("is_indexed", True):
+    if column.is_index_pending and changed.get("is_indexed", True):
         return True
     return column.is_unique_pending and bool(changed.get("is_unique", True))
 
@@ -186,7 +185,7 @@ def _change_type(
     drop_search_indexes(transaction, field)
     drop_path_indexes(transaction, field)
     # PostgreSQL would build them with the type, while nobody can use the table.
-    drop_invalid_indexes(transaction, field)
+    drop_invalid_beside_change(transaction, field.collection, field.name)
     transaction.execute_ddl(
         ddl.change_type(
             field.collection,
@@ -261,7 +260,7 @@ def _set_unique(transaction: Transaction, field: Field, column: Column, value: o
         return
     if column.is_primary_key:
         raise invalid_payload("A primary key is unique", field="schema.is_unique")
-    give_up_unique(transaction, field)
+    withdraw_build(transaction, field.collection, field.name, BuildKind.UNIQUE)
     # Other tools may have made a column unique several times, and by an index alone.
     column_name = (field.collection, field.name)
     for (constraint,) in transaction.execute(statement("unique_constraints"), column_name):
@@ -273,7 +272,7 @@ def _set_indexed(transaction: Transaction, field: Field, column: Column, value: 
     if value:
         add_index(transaction, field.collection, field.name, field.type.index_kind)
         return
-    give_up_index(transaction, field)
+    withdraw_build(transaction, field.collection, field.name, BuildKind.INDEX)
     _drop_indexes(transaction, field, unique=False)
 
 

@@ -25,14 +25,13 @@ from cms.store.store import Store
 from cms.store.write_attempts import StructureChange
 from cms.structure import metadata
 from cms.structure.alterations import alter, problems_of_change, rename_field
-from cms.structure.collection_indexes import update_indexes
 from cms.structure.column_changes import check_text_is_json
 from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.index_requests import (
     add_index,
-    give_up_index,
     interrupt_builds,
     request_unique,
+    update_indexes,
 )
 from cms.structure.index_states import with_field_states
 from cms.structure.indexes import is_large
@@ -201,7 +200,7 @@ def remove(
         # Before the table is locked, as a long history takes long; and again, for what is written
         # meanwhile.
         metadata.delete_from_revisions(transaction, collection, name)
-        give_up_index(transaction, field)
+        interrupt_builds(transaction, collection)
         transaction.execute_ddl(ddl.drop_column(collection, name))
     # By the catalogue as it was: stored rules still name the field.
     metadata.delete_field_records(transaction, collection, name, catalogue=catalogue)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from cms.database.connections import Transaction
 from cms.schema import ddl
 from cms.schema.meta_settings import MetaSettings
-from cms.schema.model import Column, ForeignKey
-from cms.structure.index_builds import FOREIGN_KEY
+from cms.schema.model import BuildKind, Column, ForeignKey
 from cms.structure.index_requests import (
-    give_up_foreign_key,
     interrupt_builds,
-    request_constraint,
+    request_build,
+    withdraw_build,
 )
 from cms.structure.indexes import is_large
 
@@ -20,19 +19,19 @@ def add_foreign_key(transaction: Transaction, key: ForeignKey) -> None:
 
     The rows of a large table are checked in the background, because nobody can write meanwhile.
     """
-    interrupt_builds(transaction, key.table, key.foreign_table)
     # Another program may have dropped the key that was asked for before.
-    give_up_foreign_key(transaction, key.table, key.column)
+    withdraw_build(transaction, key.table, key.column, BuildKind.FOREIGN_KEY)
+    interrupt_builds(transaction, key.foreign_table)
     is_checked = not is_large(transaction, key.table)
     transaction.execute_ddl(ddl.add_foreign_key(key, checked=is_checked))
     if not is_checked:
-        request_constraint(transaction, key.table, key.column, FOREIGN_KEY)
+        request_build(transaction, key.table, key.column, BuildKind.FOREIGN_KEY)
 
 
 def drop_foreign_key(transaction: Transaction, key: ForeignKey) -> None:
     """Drop a foreign key."""
-    interrupt_builds(transaction, key.table, key.foreign_table)
-    give_up_foreign_key(transaction, key.table, key.column)
+    withdraw_build(transaction, key.table, key.column, BuildKind.FOREIGN_KEY)
+    interrupt_builds(transaction, key.foreign_table)
     transaction.execute_ddl(ddl.drop_constraint(key.table, key.name))
 
 
@@ -55,5 +54,5 @@ def change_actions(
         drop_foreign_key(transaction, present)
         add_foreign_key(transaction, changed)
     # To set an action again has stored rows checked again.
-    elif column is not None and column.foreign_key_request is not None:
-        request_constraint(transaction, present.table, present.column, FOREIGN_KEY)
+    elif column is not None and column.is_foreign_key_pending:
+        request_build(transaction, present.table, present.column, BuildKind.FOREIGN_KEY)

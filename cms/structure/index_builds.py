@@ -1,331 +1,250 @@
-"""Builds of what tables lack, beside writers: indexes, and checks of constraints."""
+"""Builds of what large tables lack, beside writers: indexes, and checks of constraints.
+
+Each is a job of the queue, which names a field and what was asked for it. A job is renamed with its
+field, and loses what it asks for when that is withdrawn. Whether it is there, PostgreSQL tells.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from cms.database.connections import Database, Transaction, single_values
+from cms.database.connections import Database, Fetch, Transaction, single_value, single_values
 from cms.database.error_mapping import Conflict, Deadlock, Stale, UnexpectedError
 from cms.database.server_refusals import Canceled, LockTimeout
 from cms.database.statements import statement
 from cms.errors import Refused
-from cms.jobs.task import Job, JobError, defer
-from cms.query.sql.arguments import array
+from cms.jobs.task import Job, JobError, PermanentError
 from cms.schema import ddl
-from cms.schema.model import Catalogue
+from cms.schema.model import BuildKind, Catalogue
+from cms.schema.types.field_type import IndexKind
 from cms.store.snapshot import load_snapshot
-from cms.structure.foreign_key_checks import DeferredForeignKey
 from cms.structure.indexes import (
     DeferredIndex,
+    attach_unique_index,
+    drop_invalid,
+    drop_while_used,
+    has_unique_constraint,
     index_build_lock,
     let_others_pass,
     limit_lock_time,
-)
-from cms.structure.needed_builds import (
-    Build,
-    built_columns,
-    has_met_foreign_key,
-    met_indexes,
-    missing_builds,
-    needed_builds,
-    requested_indexes,
-)
-from cms.structure.unique_constraints import (
-    attach_unique_index,
-    has_unique_constraint,
     unattached_index,
 )
+from cms.structure.search_indexes import missing_search_indexes, search_indexes
 
 log = logging.getLogger("cms.store")
 
-INDEX_BUILD_TASK = "index_build"
-"""The task of the queue that builds the indexes of one collection."""
-
-FORMER_BUILD_TASK = "search_index"
-"""Its former name, in jobs that a service of the version before has put in the queue."""
+INDEX_BUILD_TASK = "build"
+"""The task of the queue that builds one thing that a large table lacks."""
 
 INDEX_BUILDS = 1
 """How many of these jobs a worker runs at a time, beside others: one may take hours."""
 
-UNIQUE = "unique"
-FOREIGN_KEY = "foreign_key"
-"""The kinds of constraints in requests."""
-
-VIOLATIONS = {UNIQUE: "RECORD_NOT_UNIQUE", FOREIGN_KEY: "INVALID_FOREIGN_KEY"}
-"""The codes of the errors of rows that violate them."""
-
-BuildFailure = Refused | Stale | UnexpectedError
-"""The errors of builds."""
+VIOLATIONS = ("RECORD_NOT_UNIQUE", "INVALID_FOREIGN_KEY")
+"""The codes of the errors of rows that violate a constraint."""
 
 BUILD_POLL_SECONDS = 1.0
 """Seconds between two looks at a build that a killed process has left behind."""
 
 
+@dataclass(frozen=True, slots=True)
+class ForeignKeyCheck:
+    """The check of a foreign key, which holds for new rows, for those that were stored before."""
+
+    table: str
+    column: str
+
+    def run(self, database: Database) -> None:
+        """Check the stored rows; raises `Conflict` if one points to no item."""
+        parameters = self.table, self.column
+        rows = database.fetch_primary(statement("unchecked_foreign_keys"), parameters)
+        for constraint in single_values(rows):
+            # Without a time limit, and outside any transaction, whose locks would stay.
+            with database.autocommit_connection() as connection:
+                connection.execute_ddl(ddl.validate_constraint(self.table, constraint))
+                connection.execute(statement("advance_structure"))
+
+
+Build = DeferredIndex | ForeignKeyCheck
+"""What a table lacks."""
+
+
 def run_index_build_job(database: Database, job: Job) -> None:
     """Do a job of the queue; raises `JobError` for a build that failed."""
     try:
-        build_indexes(database, str(job.payload["collection"]))
+        build(database, job.id)
     except (Refused, Stale) as error:
         raise JobError(str(error)) from error
 
 
-def run_former_build_job(database: Database, job: Job) -> None:
-    """Have a job that has the task's former name run under its present one."""
-    with database.transaction() as transaction:
-        defer(transaction.execute, INDEX_BUILD_TASK, job.payload)
+def build(database: Database, job: int) -> None:
+    """Build what a job asks for, if that is not there, without blocking writers.
 
-
-def build_indexes(database: Database, table: str) -> None:
-    """Build what a table needs and does not have, without blocking writers.
-
-    May be called again after a process that did so was killed, and by several at once. Raises the
-    error of the first build that failed, after all others; constraints that stored rows violate
-    are no such errors, as they are noted.
+    May be called again after a process that did so was killed, and by several at once. Raises
+    `PermanentError` for a constraint that stored rows violate: to try it again would not help
+    before somebody has changed the rows, and asks for it again.
     """
-    errors: list[BuildFailure] = []
-    with index_build_lock(database, table):
-        await_running_build(database, table)
-        _forget_built(database, table)
-        tried: set[Build] = set()
-        while build := _next_missing(database, table, tried):
-            error = _build_uninterrupted(database, build, tried)
-            if error:
-                errors.append(error)
-        # Of columns that were renamed, or got another type, behind their builds.
-        _forget_built(database, table)
-    if errors:
-        raise errors[0]
+    for table, column, _ in database.fetch_primary(statement("find_build"), (job,)):
+        with index_build_lock(database, table):
+            while _is_building(database, table):
+                database.background.sleep(BUILD_POLL_SECONDS)
+            drop_invalid(database, table, column)
+            built: set[Build] = set()
+            # Built once: another program may have changed a column so that no index serves it.
+            while (missing := _missing_build(database, job)) and missing not in built:
+                if _build_unless_interrupted(database, job, missing):
+                    built.add(missing)
 
 
-def _next_missing(database: Database, table: str, tried: Set[Build]) -> Build | None:
-    """Return something missing that was not tried; fields may have been renamed meanwhile."""
+def _is_building(database: Database, table: str) -> bool:
+    """Tell whether the server goes on with a build whose client is gone."""
+    return bool(single_value(database.fetch_primary(statement("is_building"), (table,))))
+
+
+def _missing_build(database: Database, job: int) -> Build | None:
+    """Return what a job asks for and is not there; forget what others ask for that is.
+
+    Another program may have made it, or the builder was killed before the end of its job.
+    """
     database.background.check_running()
-    missing = missing_builds(load_catalogue(database), table)
-    return next((build for build in missing if build not in tried), None)
+    with _patient_transaction(database) as transaction:
+        # A change of structure that has interrupted the build may rename or withdraw it.
+        transaction.execute(statement("await_structure"))
+        catalogue = load_snapshot(transaction).catalogue
+        for table, column, kind in transaction.execute(statement("find_build"), (job,)):
+            missing = _missing(transaction.execute, catalogue, table, column, kind)
+            _forget_present(transaction, catalogue, table, job)
+            return missing
+    return None
 
 
-def _build_uninterrupted(
-    database: Database, build: Build, tried: set[Build]
-) -> BuildFailure | None:
-    """Build, again if a change of structure has interrupted it; return why it failed.
-
-    What ends, well or badly, is noted as tried. What is not needed any more is not: the field of
-    an index may be renamed and get its former name again. Nor is a constraint that rows violate: it
-    is missing only if it was asked for again.
-    """
-    while True:
-        try:
-            built = _build(database, build)
-        except (Refused, Stale, UnexpectedError) as error:
-            database.background.check_running()
-            # It was given up meanwhile, its column is gone, or it was built before the error.
-            if build not in missing_builds(load_committed_catalogue(database), build.table):
-                _forget_built(database, build.table)
-                return None
-            # This session has no time limit: another one has canceled the build.
-            if not isinstance(error, Canceled | Deadlock):
-                tried.add(build)
-                return error
-            if isinstance(error, LockTimeout):
-                let_others_pass(database)
-        else:
-            if built:
-                tried.add(built)
-            return None
+def _forget_present(transaction: Transaction, catalogue: Catalogue, table: str, job: int) -> None:
+    """Forget what other jobs ask for of a table that is there, or never will be."""
+    for column, kind in transaction.execute(statement("find_builds_of_table"), (table,)):
+        if not _missing(transaction.execute, catalogue, table, column, kind):
+            transaction.execute(statement("forget_build"), (table, column, kind, job))
 
 
-@dataclass(frozen=True, slots=True)
-class _Built:
-    """What was just built, by the present name of its column.
-
-    `index` is the name of the new index; None if the build has made none.
-    """
-
-    build: Build
-    index: str | None = None
-
-
-def _build(database: Database, build: Build) -> Build | None:
-    """Build, and return what is there now, by the present name of its column.
-
-    Returns None if nothing is: stored rows violate a constraint, which is noted; or nobody needs
-    the index any more; or a change of structure has dropped it or built it anew.
-    """
-    request = _constraint_request(database, build)
-    oid: str | None = None
-    try:
-        if isinstance(build, DeferredForeignKey):
-            build.check(database)
-        else:
-            oid = _build_index(database, build)
-    except Conflict as conflict:
-        if conflict.problems[0].code != VIOLATIONS[_kind_of(build)]:
-            raise
-        _note_violation(database, build, request)
+def _missing(
+    fetch: Fetch, catalogue: Catalogue, table: str, column_name: str, kind: str
+) -> Build | None:
+    """Return what was asked for of a column, unless it is there or the column is gone."""
+    collection = catalogue.collections.get(table)
+    field = collection.fields.get(column_name) if collection else None
+    if collection is None or field is None or field.column is None:
         return None
+    if kind == BuildKind.SEARCH:
+        indexes = missing_search_indexes(collection, catalogue.extensions)
+        return next((index for index in indexes if index.column == column_name), None)
+    if kind == BuildKind.FOREIGN_KEY:
+        return ForeignKeyCheck(table, column_name) if field.column.has_unchecked_key else None
+    if kind == BuildKind.UNIQUE:
+        # Without a constraint it is unique by an index of which one is still to be made.
+        if has_unique_constraint(fetch, table, column_name):
+            return None
+        return DeferredIndex(table, column_name, is_unique=True)
+    if field.column.is_indexed:
+        return None
+    return DeferredIndex(table, column_name, field.type.index_kind)
+
+
+def _build_unless_interrupted(database: Database, job: int, missing: Build) -> bool:
+    """Build, and tell whether it is there now.
+
+    Otherwise a change of structure has interrupted it, or has made it needless.
+    """
+    try:
+        if isinstance(missing, ForeignKeyCheck):
+            missing.run(database)
+            return True
+        index = _build_index(database, missing)
+    except (Refused, Stale, UnexpectedError) as error:
+        # It was given up or renamed meanwhile, its column is gone, or it was built all the same.
+        if _missing_build(database, job) != missing:
+            return False
+        _refuse_violation(database, job, missing, error)
+        # This session has no time limit: another one has canceled the build.
+        if not isinstance(error, Canceled | Deadlock):
+            raise
+        return False
     while True:
         try:
-            return _finish_or_drop(database, build, oid)
+            return _finish(database, missing, index)
         except LockTimeout:
             let_others_pass(database)
 
 
-def _build_index(database: Database, index: DeferredIndex) -> str | None:
-    """Build an index, and return its oid unless there is one that serves already."""
-    # What a build has left behind that was broken off serves no read.
-    index.drop_invalid(database)
-    # Another program may have made the constraint, and a builder may have been killed before it
-    # made one of its index.
-    if index.is_unique:
-        name = index.table, index.column
-        if has_unique_constraint(database.fetch_primary, *name):
-            return None
-        if unattached_index(database.fetch_primary, *name):
-            return None
-    return index.build(database)
+def _build_index(database: Database, missing: DeferredIndex) -> str | None:
+    """Build, and return the name of the index, unless the same one is there already."""
+    if missing.is_unique:
+        # A builder may have been killed before it made a constraint of its index.
+        index = unattached_index(database.fetch_primary, missing.table, missing.column)
+        if index:
+            return index
+    return missing.build(database)
 
 
-def _kind_of(build: Build) -> str:
-    """Return the kind of the constraint that a build may find to be violated."""
-    return FOREIGN_KEY if isinstance(build, DeferredForeignKey) else UNIQUE
-
-
-def _constraint_request(database: Database, build: Build) -> str | None:
-    """Return what tells the request for a constraint from one that is made later."""
-    parameters = build.table, build.column, _kind_of(build)
-    rows = database.fetch_primary(statement("find_constraint_request"), parameters)
-    return next(iter(single_values(rows)), None)
-
-
-def _note_violation(database: Database, build: Build, request: str | None) -> None:
-    """Note that stored rows violate a constraint, unless it was asked for again meanwhile.
-
-    To try it again would not help before somebody has changed the rows, and asks for it again.
-    """
-    kind = _kind_of(build)
-    log.warning(
-        "rows of %s violate the constraint of %s: %s", build.table, build.column, VIOLATIONS[kind]
-    )
-    with _patient_transaction(database) as transaction:
-        transaction.execute(statement("advance_structure"))
-        parameters = build.table, build.column, kind, request
-        transaction.execute(statement("note_violation"), parameters)
-
-
-def _finish_or_drop(database: Database, build: Build, oid: str | None) -> Build | None:
-    """Forget the request for what is built now, or drop an index that was given up meanwhile."""
-    if isinstance(build, DeferredIndex) and build.is_unique:
-        with _table_locked(database, build.table) as transaction:
-            return _constrain_or_drop(transaction, build, oid)
-    while True:
-        with _patient_transaction(database) as transaction:
-            # The lock of all changes of structure: none comes between this look and what it leads
-            # to.
-            structure, *_ = transaction.execute(statement("advance_structure"))[0]
-            built = _present(transaction, build, oid)
-            if built is None:
-                return None
-            catalogue = load_snapshot(transaction).catalogue
-            if built.build in needed_builds(catalogue, build.table):
-                _finish(transaction, built.build, catalogue)
-                return built.build
-        if built.index is None or _drop_given_up(database, built, structure):
-            return None
-
-
-def _drop_given_up(database: Database, built: _Built, structure: object) -> bool:
-    """Drop an index that nobody needs, unless the structure has changed since that was found.
-
-    Changes of other tables do not wait for those who use this one. Raises `LockTimeout`.
-    """
-    with _patient_transaction(database) as transaction:
-        limit_lock_time(transaction)
-        transaction.execute_ddl(ddl.lock(built.build.table))
-        if not transaction.execute(statement("advance_structure_from"), (str(structure),)):
-            return False
-        _drop(transaction, built)
-        return True
-
-
-def _present(transaction: Transaction, build: Build, oid: str | None) -> _Built | None:
-    """Return what was built by its present names; None if the index `oid` is gone."""
-    if oid is None or isinstance(build, DeferredForeignKey):
-        return _Built(build)
-    for index, column in transaction.execute(statement("find_built_index"), (oid,)):
-        return _Built(replace(build, column=column), index)
-    return None
-
-
-def _finish(transaction: Transaction, build: Build, catalogue: Catalogue) -> None:
-    """Forget the request for what is built now."""
-    name = build.table, build.column
-    if isinstance(build, DeferredForeignKey):
-        # Its actions may have changed meanwhile, which has made a new key of it.
-        if not build.unchecked(transaction.execute):
-            transaction.execute(statement("forget_constraint"), (*name, FOREIGN_KEY))
-    # An index for searches may be beside one of the values, whose build has failed.
-    elif build in requested_indexes(catalogue, build.table):
-        transaction.execute(statement("forget_index"), name)
-
-
-def _constrain_or_drop(
-    transaction: Transaction, build: DeferredIndex, oid: str | None
-) -> Build | None:
-    """Make a constraint of an index, or drop it if nobody needs it any more or others have one."""
-    built = _present(transaction, build, oid)
-    if built is None:
-        return None
-    name = built.build.table, built.build.column
-    # Without the catalogue, which takes long to load in large installations: the table is locked.
-    if not transaction.execute(statement("find_constraint_request"), (*name, UNIQUE)):
-        _drop(transaction, built)
-        return None
-    if has_unique_constraint(transaction.execute, *name):
-        _drop(transaction, built)
-    else:
-        index = built.index or unattached_index(transaction.execute, *name)
-        # A change of structure has dropped it.
-        if index is None:
-            return None
-        attach_unique_index(transaction, build.table, index)
-    transaction.execute(statement("forget_constraint"), (*name, UNIQUE))
-    return built.build
-
-
-def _drop(transaction: Transaction, built: _Built) -> None:
-    """Drop an index that this build has made."""
-    if built.index is not None:
-        transaction.execute_ddl(ddl.drop_index(built.index))
-
-
-def _forget_built(database: Database, table: str) -> None:
-    """Forget requests for what is there: its builder was killed, or another program made it."""
-    catalogue = load_catalogue(database)
-    indexes = met_indexes(catalogue, table)
-    if not indexes and not has_met_foreign_key(catalogue, table):
+def _refuse_violation(database: Database, job: int, missing: Build, error: Exception) -> None:
+    """Raise `PermanentError`, and note why, if stored rows violate a constraint."""
+    if not isinstance(error, Conflict):
         return
-    for index in indexes:
-        # What a killed build has left: none will look for it any more.
-        index.drop_invalid(database)
+    code = error.problems[0].code
+    if code in VIOLATIONS:
+        with database.transaction() as transaction:
+            transaction.execute(statement("note_violation"), (job, code))
+        reason = f"rows of {missing.table} violate the constraint of {missing.column}: {code}"
+        raise PermanentError(reason) from error
+
+
+def _finish(database: Database, built: DeferredIndex, index: str | None) -> bool:
+    """Make a constraint of a unique index, and drop an index that was withdrawn meanwhile.
+
+    Returns whether it stays. Raises `LockTimeout`.
+    """
+    if built.is_unique:
+        # Changes of other tables do not wait for those who use this one.
+        with _table_locked(database, built.table) as transaction:
+            return _constrain(transaction, built, index)
     with _patient_transaction(database) as transaction:
-        transaction.execute(statement("advance_structure"))
-        for column in built_columns(load_snapshot(transaction).catalogue, table):
-            transaction.execute(statement("forget_index"), (table, column))
-        transaction.execute(statement("forget_met_constraints"), (table,))
+        # No change of structure comes between this look and what it leads to.
+        transaction.execute(statement("await_structure"))
+        if index is None or _is_wanted(transaction, built, index):
+            return True
+    # Who asks for it again meanwhile has another one built.
+    drop_while_used(database, built.table, [index])
+    return False
 
 
-def await_running_build(database: Database, table: str) -> None:
-    """Wait for a build of a client that is gone: the server goes on with it."""
-    while _is_building(database, table):
-        database.background.sleep(BUILD_POLL_SECONDS)
+def _constrain(transaction: Transaction, built: DeferredIndex, index: str | None) -> bool:
+    """Make a constraint of a unique index, or drop it."""
+    index = index or unattached_index(transaction.execute, built.table, built.column)
+    if index is None:
+        return False
+    if _is_wanted(transaction, built, index):
+        attach_unique_index(transaction, built.table, index)
+        return True
+    transaction.execute_ddl(ddl.drop_index(index))
+    return False
 
 
-def _is_building(database: Database, table: str) -> bool:
-    ((*_, done),) = database.fetch_primary(statement("find_index_builds"), (array([table]),))
-    return done is not None
+def _is_wanted(transaction: Transaction, built: DeferredIndex, index: str) -> bool:
+    """Tell whether an index was asked for, and others have not made the same constraint.
+
+    By the present name of its column; one that a change of structure has dropped is not wanted.
+    """
+    rows = transaction.execute(statement("find_built_index"), (built.table, index))
+    for column, kinds, has_constraint in rows:
+        # Without the catalogue, which takes long to load: the table is locked then.
+        if built.is_unique:
+            return BuildKind.UNIQUE in kinds and not has_constraint
+        if built.kind is not IndexKind.TRIGRAMS and BuildKind.INDEX in kinds:
+            return True
+        catalogue = load_snapshot(transaction).catalogue
+        needed = search_indexes(catalogue.collections[built.table], catalogue.extensions)
+        return replace(built, column=column) in needed
+    return False
 
 
 @contextmanager
@@ -347,22 +266,9 @@ def _table_locked(database: Database, table: str) -> Iterator[Transaction]:
             transaction.execute(statement("await_structure"))
 
 
-def load_committed_catalogue(database: Database) -> Catalogue:
-    """Return the catalogue once no change of structure is under way, which may have interrupted."""
-    with _patient_transaction(database) as transaction:
-        transaction.execute(statement("await_structure"))
-        return load_snapshot(transaction).catalogue
-
-
 @contextmanager
 def _patient_transaction(database: Database) -> Iterator[Transaction]:
     """Open a transaction that waits for a change of structure as long as that takes."""
     # Of no pool: closing the service interrupts it.
     with database.autocommit_connection() as session, session.read_committed():
         yield session
-
-
-def load_catalogue(database: Database) -> Catalogue:
-    """Return the catalogue as it is now."""
-    with database.transaction() as transaction:
-        return load_snapshot(transaction).catalogue

@@ -1,7 +1,7 @@
-"""Requests for indexes and constraints: met in the transaction, or later if the table is large.
+"""Requests for indexes and constraints: met in the transaction, or by a job if the table is large.
 
-A job of the queue builds the latter. Where no worker runs, as in an application that embeds the
-service, a thread of the process does it.
+Where no worker runs, as in an application that embeds the service, a thread of the process does
+the jobs of a table.
 """
 
 from __future__ import annotations
@@ -17,34 +17,55 @@ from cms.database.server_refusals import lacking_right
 from cms.database.statements import statement
 from cms.errors import Refused, invalid_payload
 from cms.jobs.housekeeping import queue_state
-from cms.jobs.task import defer
-from cms.query.sql.arguments import array
+from cms.jobs.task import Job, JobError, defer
 from cms.schema import ddl
-from cms.schema.model import Column, Field
+from cms.schema.model import BuildKind, Collection, Column, Field, Kind
 from cms.schema.types.field_type import IndexKind
-from cms.structure.index_builds import FOREIGN_KEY, INDEX_BUILD_TASK, UNIQUE, build_indexes
-from cms.structure.indexes import is_large
-from cms.structure.unique_constraints import (
+from cms.store.snapshot import load_snapshot
+from cms.structure.index_builds import INDEX_BUILD_TASK, build
+from cms.structure.indexes import (
     attach_unique_index,
+    drop_invalid_beside_change,
     has_unique_constraint,
+    is_large,
     unattached_index,
+)
+from cms.structure.search_indexes import (
+    missing_search_indexes,
+    search_indexes,
+    useless_search_indexes,
 )
 
 log = logging.getLogger("cms.store")
+
+FORMER_BUILD_TASKS = ("index_build", "search_index")
+"""The tasks of the version before, whose jobs build all that a table lacks."""
+
+
+def run_former_build_job(database: Database, job: Job) -> None:
+    """Put a job for each thing in the queue that the version before has noted for a table."""
+    table = str(job.payload["collection"])
+    with database.transaction() as transaction:
+        for column, kind in transaction.execute(statement("take_former_requests"), (table,)):
+            request_build(transaction, table, column, BuildKind(kind))
+        catalogue = load_snapshot(transaction).catalogue
+        collection = catalogue.collections.get(table)
+        if collection is not None:
+            for index in missing_search_indexes(collection, catalogue.extensions):
+                request_build(transaction, table, index.column, BuildKind.SEARCH)
 
 
 def add_index(
     transaction: Transaction, table: str, column: str, kind: IndexKind = IndexKind.VALUES
 ) -> None:
     """Add an index: inside the transaction, or in the background if the table is large."""
-    if is_large(transaction, table):
-        _check_owner(transaction, table)
-        if kind is IndexKind.VALUES:
-            check_order(transaction, table, column)
-        transaction.execute(statement("request_index"), (table, column))
-        build_later(transaction, table)
+    if not is_large(transaction, table):
+        transaction.execute_ddl(ddl.index(table, column, kind))
         return
-    transaction.execute_ddl(ddl.index(table, column, kind))
+    _check_owner(transaction, table)
+    if kind is IndexKind.VALUES:
+        check_order(transaction, table, column)
+    request_build(transaction, table, column, BuildKind.INDEX)
 
 
 def ensure_index(
@@ -53,7 +74,7 @@ def ensure_index(
     """Add an index, unless it is there or was asked for."""
     if column.is_indexed:
         keep_index(transaction, table, column.name)
-    elif not column.is_index_requested:
+    elif not column.is_index_pending:
         add_index(transaction, table, column.name, kind)
 
 
@@ -63,8 +84,7 @@ def keep_index(transaction: Transaction, table: str, column: str) -> None:
     It has built it, and found that it was given up meanwhile.
     """
     if _is_being_built(transaction, table):
-        transaction.execute(statement("request_index"), (table, column))
-        build_later(transaction, table)
+        request_build(transaction, table, column, BuildKind.INDEX)
 
 
 def keep_unique(transaction: Transaction, table: str, column: str) -> None:
@@ -89,15 +109,10 @@ def add_unique(transaction: Transaction, table: str, column: str) -> None:
         if not has_unique_constraint(transaction.execute, table, column):
             request_unique(transaction, table, column)
         return
-    interrupt_builds(transaction, table)
     # It may have been asked for when the table was large.
-    transaction.execute(statement("forget_constraint"), (table, column, UNIQUE))
+    withdraw_build(transaction, table, column, BuildKind.UNIQUE)
     transaction.execute_ddl(ddl.lock(table))
-    # What a build has left behind that was broken off.
-    transaction.execute(statement("look_anew_at_progress"))
-    parameters = table, column, str(False), str(True)
-    for index in single_values(transaction.execute(statement("invalid_indexes"), parameters)):
-        transaction.execute_ddl(ddl.drop_index(index))
+    drop_invalid_beside_change(transaction, table, column)
     if has_unique_constraint(transaction.execute, table, column):
         return
     index = unattached_index(transaction.execute, table, column)
@@ -111,13 +126,7 @@ def request_unique(transaction: Transaction, table: str, column: str) -> None:
     """Have a column of a large table made unique in the background."""
     _check_owner(transaction, table)
     check_order(transaction, table, column)
-    request_constraint(transaction, table, column, UNIQUE)
-
-
-def request_constraint(transaction: Transaction, table: str, column: str, kind: str) -> None:
-    """Have a constraint checked in the background."""
-    transaction.execute(statement("request_constraint"), (table, column, kind))
-    build_later(transaction, table)
+    request_build(transaction, table, column, BuildKind.UNIQUE)
 
 
 def _check_owner(transaction: Transaction, table: str) -> None:
@@ -135,31 +144,20 @@ def check_order(transaction: Transaction, table: str, column: str) -> None:
         raise invalid_payload(reason, collection=table, field=column) from None
 
 
-def build_later(transaction: Transaction, table: str) -> None:
-    """Have what a table lacks built once the transaction is committed."""
+def request_build(transaction: Transaction, table: str, column: str, kind: BuildKind) -> None:
+    """Have a build begin once the transaction is committed."""
+    payload = {"collection": table, "field": column, "kind": kind}
+    defer(transaction.execute, INDEX_BUILD_TASK, payload)
     step = _BuildWithoutWorker(table)
-    # Several changes of one transaction may each need indexes.
-    if step in transaction.after_commit:
-        return
-    defer(transaction.execute, INDEX_BUILD_TASK, {"collection": table})
-    transaction.after_commit.append(step)
+    # Several changes of one transaction may each need builds.
+    if step not in transaction.after_commit:
+        transaction.after_commit.append(step)
 
 
-def give_up_index(transaction: Transaction, field: Field) -> None:
-    """Forget that the index of a field was asked for, and end its build."""
-    transaction.execute(statement("forget_index"), (field.collection, field.name))
-    interrupt_builds(transaction, field.collection)
-
-
-def give_up_unique(transaction: Transaction, field: Field) -> None:
-    """Forget that a field was asked to be unique, and end the build of its index."""
-    transaction.execute(statement("forget_constraint"), (field.collection, field.name, UNIQUE))
-    interrupt_builds(transaction, field.collection)
-
-
-def give_up_foreign_key(transaction: Transaction, table: str, column: str) -> None:
-    """Forget that a foreign key is to be checked; the caller ends the check."""
-    transaction.execute(statement("forget_constraint"), (table, column, FOREIGN_KEY))
+def withdraw_build(transaction: Transaction, table: str, column: str, kind: BuildKind) -> None:
+    """Forget that something was asked for, and end its build."""
+    transaction.execute(statement("withdraw_builds"), (table, column, kind))
+    interrupt_builds(transaction, table)
 
 
 def interrupt_builds(transaction: Transaction, *tables: str) -> None:
@@ -175,24 +173,69 @@ def interrupt_builds(transaction: Transaction, *tables: str) -> None:
         transaction.execute(statement("cancel_validations"), (table,))
 
 
+# Of collections
+
+
+def update_indexes(
+    transaction: Transaction, collection: Collection, extensions: frozenset[str]
+) -> None:
+    """Create the indexes that a collection needs for its manual order and its searches."""
+    field = collection.fields.get(collection.sort_field or "")
+    column = field.column if field and collection.kind is Kind.TABLE else None
+    # These have an index already.
+    if field and column and not column.is_unique and not column.is_primary_key:
+        ensure_index(transaction, collection.name, column, field.type.index_kind)
+    update_search_indexes(transaction, collection, extensions)
+
+
+def update_search_indexes(
+    transaction: Transaction, collection: Collection, extensions: frozenset[str]
+) -> None:
+    """Create the indexes for searches in a collection, or drop them if it is not searchable.
+
+    All searched fields get one: a search looks for a word in any of them, and so a single field
+    without an index makes it scan the table. Those of a large table are built in the background.
+    """
+    if collection.kind is not Kind.TABLE:
+        return
+    needed = search_indexes(collection, extensions)
+    texts = {index.column for index in needed if index.kind is IndexKind.TRIGRAMS}
+    # An index that serves no search any more would only slow down writes.
+    useless = useless_search_indexes(collection)
+    for field in collection.columns:
+        if field.name not in texts and field.column and field.column.search_index:
+            useless.add(field.column.search_index)
+    if useless:
+        # To drop any index of a table waits for builds of others on it.
+        interrupt_builds(transaction, collection.name)
+    for name in sorted(useless):
+        transaction.execute_ddl(ddl.drop_index(name))
+    missing = missing_search_indexes(collection, extensions)
+    if missing and is_large(transaction, collection.name):
+        for index in missing:
+            request_build(transaction, collection.name, index.column, BuildKind.SEARCH)
+        return
+    for index in missing:
+        index.create(transaction)
+
+
+def drop_search_indexes(transaction: Transaction, field: Field) -> None:
+    """Drop the indexes for searches in a field that are there now."""
+    rows = transaction.read(statement("find_search_indexes"), (field.collection, field.name))
+    for index in single_values(rows):
+        transaction.execute_ddl(ddl.drop_index(index))
+
+
 # Without a worker
 
 
 @dataclass(frozen=True, slots=True)
 class _BuildWithoutWorker:
-    """Builds what a table lacks in a thread, after a commit, if no worker does it."""
+    """Does the jobs of a table in a thread, after a commit, if no worker does them."""
 
     table: str
 
     def __call__(self, database: Database) -> None:
-        try:
-            with database.transaction() as transaction:
-                if queue_state(transaction).workers:
-                    return
-        except (Refused, Stale) as error:
-            # The change is made, and the job is in the queue.
-            log.warning("the indexes of %s are left to a worker: %s", self.table, error)
-            return
         work = partial(_build_in_place_of_worker, database, self.table)
         try:
             database.background.start(f"index-build-{self.table}", work)
@@ -201,24 +244,31 @@ class _BuildWithoutWorker:
 
 
 def _build_in_place_of_worker(database: Database, table: str) -> None:
-    outcome = "succeeded"
-    jobs: list[str] = []
-    try:
-        # Those that come later may be for what the build does not see any more. Whoever has put
-        # them in the queue does them, or a worker if that process has died.
-        jobs = single_values(database.fetch_primary(statement("find_index_build_jobs"), (table,)))
-        build_indexes(database, table)
-    except Closing:
-        log.info("the indexes of %s are left to a worker: the service is closed", table)
-        return
-    except (Refused, Stale) as error:
-        log.warning("the indexes of %s failed: %s", table, error)
-        outcome = "failed"
-    except Exception:
-        log.exception("the indexes of %s failed", table)
-        outcome = "failed"
     try:
         with database.transaction() as transaction:
-            transaction.execute(statement("finish_jobs"), (array(jobs), outcome))
+            if queue_state(transaction).workers:
+                return
+            # Whoever has put later ones in the queue does them, or a worker if that process has
+            # died.
+            waiting = transaction.execute(statement("find_waiting_builds"), (table,))
+        for job in single_values(waiting):
+            outcome = _outcome_of_build(database, table, job)
+            with database.transaction() as transaction:
+                transaction.execute(statement("finish_waiting_job"), (job, outcome))
+    except Closing:
+        log.info("the indexes of %s are left to a worker: the service is closed", table)
     except (Refused, Stale) as error:
-        log.warning("the job for the indexes of %s stays in the queue: %s", table, error)
+        log.warning("the indexes of %s are left to a worker: %s", table, error)
+
+
+def _outcome_of_build(database: Database, table: str, job: int) -> str:
+    """Build, and return the status of the job afterwards."""
+    try:
+        build(database, job)
+    except Closing:
+        raise
+    except Exception as error:
+        is_expected = isinstance(error, JobError | Refused | Stale)
+        log.warning("a build for %s failed: %s", table, error, exc_info=not is_expected)
+        return "failed"
+    return "succeeded"

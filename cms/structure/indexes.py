@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import field as attribute
 
-from cms.database.connections import Database, Transaction, single_value, single_values
+from cms.database.connections import Database, Fetch, Transaction, single_value, single_values
 from cms.database.error_mapping import Deadlock, Stale, UnexpectedError
 from cms.database.server_refusals import Canceled, LockTimeout
 from cms.database.statements import statement
@@ -55,7 +56,7 @@ class DeferredIndex:
         rows = database.fetch_primary(statement("is_partitioned"), (self.table,))
         if not single_value(rows):
             return
-        command, values = self._index(concurrently=False).numbered()
+        command, values = self._index().numbered()
         reason = (
             f'"{self.table}" is partitioned, and PostgreSQL builds no index of such a table while '
             "others write: create it in SQL, the index of each partition first"
@@ -66,7 +67,7 @@ class DeferredIndex:
 
     def create(self, transaction: Transaction) -> None:
         """Create the index while nobody else writes to the table."""
-        transaction.execute_ddl(self._index(concurrently=False))
+        transaction.execute_ddl(self._index())
         if self._is_of_expression:
             # Without statistics PostgreSQL takes each word for a frequent one, and scans the table.
             transaction.execute_ddl(ddl.analyze(self.table))
@@ -74,100 +75,68 @@ class DeferredIndex:
     def build(self, database: Database) -> str | None:
         """Build the index; the caller holds `index_build_lock`.
 
-        Returns its oid, because its column may be renamed meanwhile; None if the same index is
-        there already.
+        Returns its name, because its column may be renamed meanwhile; None if the same index is
+        there already. Nothing is left of a build that failed.
         """
-        others: set[str] | None = None
+        name = _new_name(self.table, self.column)
         try:
             # CREATE INDEX CONCURRENTLY runs outside any transaction.
             with database.autocommit_connection() as connection:
-                others = self._oids_of_table(connection)
-                connection.execute_ddl(self._index(concurrently=True))
-                oid = self._keep_new(connection, others)
+                connection.execute_ddl(self._index(name))
+                # Another process may have made the same: if the session has ended that held the
+                # lock for this one, or another program. Builds of a table take turns in PostgreSQL.
+                is_repeated = connection.execute(statement("is_repeated"), (self.table, name))
+                if single_value(is_repeated):
+                    connection.execute_ddl(ddl.drop_index(name, concurrently=True))
                 # PostgreSQL has statistics of an expression only where an index is over it.
-                if self._is_of_expression:
+                elif self._is_of_expression:
                     connection.execute_ddl(ddl.analyze(self.table))
                 # Other processes may have loaded the structure before the index was there.
                 connection.execute(statement("advance_structure"))
         except (Refused, Stale, UnexpectedError):
-            if others is not None:
-                self._drop_remains(database, others)
+            drop_invalid(database, self.table, self.column, index=name)
             raise
-        return oid
+        return None if single_value(is_repeated) else name
 
-    def _keep_new(self, connection: Transaction, others: Set[str]) -> str | None:
-        """Return the oid of the new index, or drop it if another process has made the same one.
-
-        It has, if the session has ended that held the lock for this process, or another program.
-        Builds of a table take turns in PostgreSQL, too: the last one has the highest oid.
-        """
-        parameters = self.table, array(sorted(others))
-        for oid, name, is_repeated in connection.execute(statement("find_new_index"), parameters):
-            if not is_repeated:
-                return str(oid)
-            connection.execute_ddl(ddl.drop_index(name, concurrently=True))
-        return None
-
-    def _drop_remains(self, database: Database, others: Set[str]) -> None:
-        """Drop what this build has left, whatever the name of its column is by now."""
-
-        def remains(connection: Transaction) -> list[str]:
-            rows = connection.execute(statement("list_invalid_indexes"), (self.table,))
-            return [name for oid, name in rows if oid not in others]
-
-        _drop_beside_others(database, self.table, remains)
-
-    def _oids_of_table(self, connection: Transaction) -> set[str]:
-        rows = connection.execute(statement("list_indexes_of_table"), (self.table,))
-        return set(single_values(rows))
-
-    def _index(self, *, concurrently: bool) -> Fragment:
+    def _index(self, built_as: str | None = None) -> Fragment:
         if self.is_unique:
-            return ddl.unique_index(self.table, self.column)
+            assert built_as is not None
+            return ddl.unique_index(self.table, self.column, built_as=built_as)
         if self.steps:
             path = array(self.steps)
-            return ddl.path_index(self.table, self.column, path, concurrently=concurrently)
+            return ddl.path_index(self.table, self.column, path, built_as=built_as)
         column = ddl.searched_text(self.column, is_nondeterministic=self.is_nondeterministic)
-        return ddl.index(self.table, column, self.kind, concurrently=concurrently)
+        return ddl.index(self.table, column, self.kind, built_as=built_as)
 
     @property
     def _is_of_expression(self) -> bool:
         return self.kind is IndexKind.TRIGRAMS or bool(self.steps)
 
-    def drop_invalid(self, database: Database) -> None:
-        """Drop the index of a failed build, which serves no read.
 
-        It costs every write, and refuses those of values that are there if it is a unique one.
-        """
-        _drop_beside_others(database, self.table, self._invalid)
+def drop_invalid(database: Database, table: str, column: str, *, index: str | None = None) -> None:
+    """Drop what failed builds have left of a column, or `index`, while others use the table.
 
-    def _invalid(self, connection: Transaction) -> list[str]:
-        is_of_expression = str(self._is_of_expression)
-        parameters = self.table, self.column, is_of_expression, str(self.is_unique)
-        return single_values(connection.execute(statement("invalid_indexes"), parameters))
-
-
-def _drop_beside_others(
-    database: Database, table: str, find: Callable[[Transaction], list[str]]
-) -> None:
-    """Drop indexes of a table as soon as nobody uses it."""
+    Such an index serves no read. It costs every write, and refuses those of values that are there
+    if it is a unique one.
+    """
     with database.autocommit_connection() as connection:
-        while find(connection):
-            try:
-                _lock_and_drop(connection, table, find)
-            except (LockTimeout, Deadlock):
-                let_others_pass(database)
+        rows = connection.execute(statement("invalid_indexes"), (table, column, index))
+        for name in single_values(rows):
+            connection.execute_ddl(ddl.drop_index(name, concurrently=True))
 
 
-def _lock_and_drop(
-    connection: Transaction, table: str, find: Callable[[Transaction], list[str]]
-) -> None:
-    with connection.read_committed():
-        limit_lock_time(connection)
-        # Under the lock, because a change of the column's type may have made one valid.
-        connection.execute_ddl(ddl.lock(table))
-        for index in find(connection):
-            connection.execute_ddl(ddl.drop_index(index))
+def drop_invalid_beside_change(transaction: Transaction, table: str, column: str) -> None:
+    """Do the same in a change of structure, which has locked the table."""
+    transaction.execute(statement("look_anew_at_progress"))
+    rows = transaction.execute(statement("invalid_indexes"), (table, column, None))
+    for name in single_values(rows):
+        transaction.execute_ddl(ddl.drop_index(name))
+
+
+def _new_name(table: str, column: str) -> str:
+    """Return a name for an index that no other one has; PostgreSQL takes 63 bytes of it."""
+    beginning = f"{table}_{column}".encode()[:50].decode(errors="ignore")
+    return f"{beginning}_{secrets.token_hex(4)}"
 
 
 def drop_while_used(database: Database, table: str, names: Sequence[str]) -> None:
@@ -249,20 +218,30 @@ def large_tables(transaction: Transaction, tables: Iterable[str], *, min_bytes: 
     return [str(name) for (name,) in transaction.read(statement("find_large_tables"), parameters)]
 
 
-def drop_invalid_indexes(transaction: Transaction, field: Field) -> None:
-    """Drop the indexes of a field whose builds were broken off; the transaction locks the table."""
-    transaction.execute(statement("look_anew_at_progress"))
-    for is_of_expression in (True, False):
-        for is_unique in (True, False):
-            parameters = field.collection, field.name, str(is_of_expression), str(is_unique)
-            rows = transaction.execute(statement("invalid_indexes"), parameters)
-            for index in single_values(rows):
-                transaction.execute_ddl(ddl.drop_index(index))
-
-
 def drop_path_indexes(transaction: Transaction, field: Field) -> None:
     """Drop the indexes of paths into a JSON field, which no other type has."""
     for row in transaction.read(statement("value_indexes"), (field.collection,)):
         _, column, steps, index, *_ = row
         if column == field.name and steps is not None:
             transaction.execute_ddl(ddl.drop_index(index))
+
+
+# Constraints of unique indexes
+
+
+def has_unique_constraint(fetch: Fetch, table: str, column: str) -> bool:
+    """Tell whether a constraint makes a column unique, whoever has made it."""
+    return bool(single_value(fetch(statement("has_unique_constraint"), (table, column))))
+
+
+def unattached_index(fetch: Fetch, table: str, column: str) -> str | None:
+    """Return an index that could become a unique constraint of a column."""
+    rows = fetch(statement("unattached_unique_index"), (table, column))
+    return next(iter(single_values(rows)), None)
+
+
+def attach_unique_index(transaction: Transaction, table: str, index: str) -> None:
+    """Make a unique constraint of an index, with a name that no constraint of others has."""
+    names = transaction.execute(statement("name_for_constraint"), (table, index))
+    constraint = str(single_value(names))
+    transaction.execute_ddl(ddl.attach_unique_index(table, index, constraint=constraint))

@@ -139,8 +139,6 @@ def delete_collection_records(
         "remove_collection_from_junctions",
         "delete_collection_relations",
         "delete_collection_fields",
-        "forget_indexes",
-        "forget_constraints",
         "delete_collection_permissions",
         "delete_collection_presets",
         "delete_collection_shares",
@@ -149,6 +147,7 @@ def delete_collection_records(
         "delete_collection_record",
     ):
         transaction.execute(statement(statement_name), (collection,))
+    transaction.execute(statement("withdraw_builds"), (collection, None, None))
 
 
 def delete_field_records(
@@ -175,13 +174,12 @@ def delete_stale_field_records(
         "delete_field_relations",
         "remove_field_from_lists",
         "delete_field_record",
-        "forget_index",
-        "forget_constraints_of_field",
         "remove_field_from_collection",
         "remove_field_from_groups",
         "remove_field_from_permissions",
     ):
         transaction.execute(statement(statement_name), (collection, field))
+    transaction.execute(statement("withdraw_builds"), (collection, field, None))
     delete_from_revisions(transaction, collection, field)
 
 
@@ -212,14 +210,12 @@ def rename_field_records(
     """Rename a field in its record and in every reference to it."""
     # Another program may have dropped a column of the new name, whose record is still there.
     _delete_record(transaction, FIELDS, {"collection": collection, "field": after})
-    transaction.execute(statement("forget_index"), (collection, after))
-    transaction.execute(statement("forget_constraints_of_field"), (collection, after))
+    transaction.execute(statement("withdraw_builds"), (collection, after, None))
     # By the catalogue of before: stored rules and templates still have the former name.
     apply_change(transaction, FieldChange(catalogue, collection, before, after))
     for statement_name in (
         "rename_field_record",
-        "rename_field_in_index_requests",
-        "rename_field_in_constraint_requests",
+        "rename_field_in_builds",
         "rename_field_in_group",
         "rename_field_in_relations",
         "rename_field_in_collection",

@@ -15,6 +15,7 @@ from cms.schema.types.field_type import Trait
 from cms.schema.types.structures import JSON
 from cms.structure.indexes import (
     DeferredIndex,
+    drop_invalid,
     drop_while_used,
     failed_build,
     index_build_lock,
@@ -107,7 +108,7 @@ def make_index(database: Database, catalogue: Catalogue, target: IndexTarget) ->
             if _is_indexed(database, target):
                 return False
             # What a build has left behind whose process was killed.
-            index.drop_invalid(database)
+            drop_invalid(database, target.collection, target.field)
             return index.build(database) is not None
     except (Refused, Stale) as error:
         name = f"{target.collection}.{target}"

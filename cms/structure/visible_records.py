@@ -26,27 +26,19 @@ def list_collections(store: Store, identity: Identity) -> list[Record]:
     """Return the records of all collections that the caller may know of, by name."""
     for attempt in store.unversioned_reads(identity):
         with attempt as context:
-            answer = _collection_records(context)
+            visible = _visible_structure(context).collections
+            records = list(map(collection_record, visible.values()))
+            answer = with_search_states(records, context.snapshot.catalogue, context.fetch)
     return answer
-
-
-def _collection_records(context: RequestContext) -> list[Record]:
-    visible = _visible_structure(context).collections
-    records = list(map(collection_record, visible.values()))
-    return with_search_states(records, context.snapshot.catalogue, context.fetch)
 
 
 def read_collection(store: Store, identity: Identity, name: str) -> Record:
     """Return one record; raises `Refused` NOT_FOUND for administrators, else FORBIDDEN."""
     for attempt in store.unversioned_reads(identity):
         with attempt as context:
-            answer = _collection_record(context, name=name)
-    return answer
-
-
-def _collection_record(context: RequestContext, *, name: str) -> Record:
-    record = collection_record(_visible_collection(context, name))
-    return with_search_states([record], context.snapshot.catalogue, context.fetch)[0]
+            record = collection_record(_visible_collection(context, name))
+            answer = with_search_states([record], context.snapshot.catalogue, context.fetch)
+    return answer[0]
 
 
 # Fields
@@ -56,33 +48,23 @@ def list_fields(store: Store, identity: Identity, collection: str | None = None)
     """Return the records of the fields of one collection, or of all."""
     for attempt in store.unversioned_reads(identity):
         with attempt as context:
-            answer = _field_records(context, collection=collection)
+            if collection is None:
+                # Fields of hidden collections are left out, and nothing reveals that there are any.
+                owners = list(_visible_structure(context).collections.values())
+            else:
+                owners = [_visible_collection(context, collection)]
+            records = [field_record(field) for owner in owners for field in owner.fields.values()]
+            answer = with_field_states(records, context.snapshot.catalogue, context.fetch)
     return answer
-
-
-def _field_records(context: RequestContext, *, collection: str | None) -> list[Record]:
-    if collection is None:
-        # Fields of hidden collections are left out, and nothing reveals that there are any.
-        owners = list(_visible_structure(context).collections.values())
-    else:
-        owners = [_visible_collection(context, collection)]
-    records: list[Record] = []
-    for owner in owners:
-        records += map(field_record, owner.fields.values())
-    return with_field_states(records, context.snapshot.catalogue, context.fetch)
 
 
 def read_field(store: Store, identity: Identity, collection: str, field: str) -> Record:
     """Return one record; raises `Refused` NOT_FOUND for administrators, else FORBIDDEN."""
     for attempt in store.unversioned_reads(identity):
         with attempt as context:
-            answer = _field_record(context, collection=collection, field=field)
-    return answer
-
-
-def _field_record(context: RequestContext, *, collection: str, field: str) -> Record:
-    record = field_record(_visible_field(context, collection, field))
-    return with_field_states([record], context.snapshot.catalogue, context.fetch)[0]
+            record = field_record(_visible_field(context, collection, field))
+            answer = with_field_states([record], context.snapshot.catalogue, context.fetch)
+    return answer[0]
 
 
 # Relations
@@ -92,32 +74,26 @@ def list_relations(store: Store, identity: Identity, collection: str | None = No
     """Return the records of all relations, or of those that have the collection on a side."""
     for attempt in store.unversioned_reads(identity):
         with attempt as context:
-            answer = _relation_records(context, collection=collection)
+            catalogue = _visible_structure(context)
+            relations: Iterable[Relation] = catalogue.relations
+            if collection is not None:
+                relations = catalogue.relations_of(_visible_collection(context, collection).name)
+            records = list(map(relation_record, relations))
+            answer = with_relation_states(records, context.snapshot.catalogue, context.fetch)
     return answer
-
-
-def _relation_records(context: RequestContext, *, collection: str | None) -> list[Record]:
-    catalogue = _visible_structure(context)
-    relations: Iterable[Relation] = catalogue.relations
-    if collection is not None:
-        relations = catalogue.relations_of(_visible_collection(context, collection).name)
-    records = list(map(relation_record, relations))
-    return with_relation_states(records, context.snapshot.catalogue, context.fetch)
 
 
 def read_relation(store: Store, identity: Identity, collection: str, field: str) -> Record:
     """Return the record of the relation of a field at either side; raises `Refused` NOT_FOUND."""
     for attempt in store.unversioned_reads(identity):
         with attempt as context:
-            answer = _relation_record(context, collection=collection, field=field)
-    return answer
-
-
-def _relation_record(context: RequestContext, *, collection: str, field: str) -> Record:
-    # A hidden field is refused like one that does not exist, before its relation is looked up.
-    _visible_field(context, collection, field)
-    record = relation_record(require_relation(_visible_structure(context), collection, field))
-    return with_relation_states([record], context.snapshot.catalogue, context.fetch)[0]
+            # A hidden field is refused like one that does not exist, before its relation is looked
+            # up.
+            _visible_field(context, collection, field)
+            relation = require_relation(_visible_structure(context), collection, field)
+            record = relation_record(relation)
+            answer = with_relation_states([record], context.snapshot.catalogue, context.fetch)
+    return answer[0]
 
 
 # What the caller may know of

@@ -320,6 +320,17 @@ checks AS MATERIALIZED (  -- of tables, and of the domains that their columns ar
     WHERE con.contype = 'c'
       AND con.contypid <> 0
 ),
+builds AS MATERIALIZED (  -- what was asked for of columns of large tables, as jobs of the queue
+    SELECT
+        args #>> '{payload,collection}' AS collection,
+        args #>> '{payload,field}' AS field,
+        array_agg(DISTINCT args #>> '{payload,kind}' ORDER BY args #>> '{payload,kind}') AS kinds
+    FROM procrastinate_jobs
+    WHERE queue_name = 'build'
+      AND status IN ('todo', 'doing', 'failed')
+      AND args #>> '{payload,collection}' IS NOT NULL  -- it was withdrawn
+    GROUP BY 1, 2
+),
 fingerprints AS (  -- a collection has the fingerprint that it had if all rows that it is made of are the same
     -- Hashed once more: the hash of a record is a sum of those of its columns, and a sum of such sums stays the same
     -- where two rows exchange what they have in one column, as their names.
@@ -336,8 +347,7 @@ fingerprints AS (  -- a collection has the fingerprint that it had if all rows t
         UNION ALL SELECT collection, hashtextextended(c::text, 7) FROM system_collections AS c
         UNION ALL SELECT collection, hashtextextended(f::text, 8) FROM system_fields AS f
         UNION ALL SELECT collection, hashtextextended(d::text, 9) FROM system_dropped_collections AS d
-        UNION ALL SELECT collection, hash_record_extended(r, 10) FROM system_index_requests AS r
-        UNION ALL SELECT collection, hash_record_extended(r, 11) FROM system_constraint_requests AS r
+        UNION ALL SELECT collection, hash_record_extended(builds, 10) FROM builds
     ) AS parts (name, hash)
     GROUP BY name
 ),
@@ -393,15 +403,10 @@ SELECT
         WHERE table_name IN (TABLE changed)
     ), '[]')::text AS nondeterministic_columns,
     coalesce((
-        SELECT json_agg(r ORDER BY collection, field)
-        FROM system_index_requests AS r
+        SELECT json_agg(builds ORDER BY collection, field)
+        FROM builds
         WHERE collection IN (TABLE changed)
-    ), '[]')::text AS index_requests,
-    coalesce((
-        SELECT json_agg(r ORDER BY collection, field, kind)
-        FROM system_constraint_requests AS r
-        WHERE collection IN (TABLE changed)
-    ), '[]')::text AS constraint_requests,
+    ), '[]')::text AS builds,
     coalesce((
         SELECT json_agg(checks ORDER BY name, columns)
         FROM checks

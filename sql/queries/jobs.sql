@@ -53,6 +53,8 @@ WHERE id = ANY (ARRAY(
     SELECT job.id
     FROM procrastinate_jobs AS job
     WHERE job.status NOT IN ('todo', 'doing')
+      -- what was asked for of large tables stays so until it is withdrawn
+      AND NOT (job.queue_name = 'build' AND job.status = 'failed')
       AND NOT EXISTS (
           SELECT FROM procrastinate_events AS event
           WHERE event.job_id = job.id

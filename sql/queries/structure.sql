@@ -285,8 +285,7 @@ WHERE attribute.attrelid = to_regclass(quote_ident($1::text))
 SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' ' || $1::text, 2));
 
 -- name: invalid_indexes
--- The indexes of one column whose build has failed: over its values, or over an expression of it ($3), and those that
--- make it unique, or the others ($4).
+-- The indexes of one column whose build has failed; with $3 the one of that name, whatever its column is called by now.
 SELECT class.relname
 FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
@@ -297,11 +296,9 @@ JOIN pg_depend AS depend  -- an index over an expression names its columns only 
     AND depend.refobjid = index.indrelid
 JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = depend.refobjsubid
 WHERE index.indrelid = to_regclass(quote_ident($1::text))
-  AND attribute.attname = $2::text
-  AND (index.indexprs IS NOT NULL) = $3::text::boolean
+  AND CASE WHEN $3::text IS NULL THEN attribute.attname = $2::text ELSE class.relname = $3::text END
   AND index.indnkeyatts = 1
   AND index.indpred IS NULL
-  AND index.indisunique = $4::text::boolean
   AND NOT index.indisvalid
   -- an index that is being built is not valid either
   AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE index_relid = index.indexrelid);
@@ -381,97 +378,21 @@ SELECT pg_has_role(relowner, 'USAGE')
 FROM pg_class
 WHERE oid = to_regclass(quote_ident($1::text));
 
--- name: request_index
--- Notes that an index of the column was asked for, until it is built.
-INSERT INTO system_index_requests (collection, field)
-VALUES ($1::text, $2::text)
-ON CONFLICT DO NOTHING;
-
--- name: forget_index
--- Forgets that an index of the column was asked for: it is built, or was given up.
-DELETE FROM system_index_requests
-WHERE collection = $1::text
-  AND field = $2::text;
-
--- name: forget_indexes
--- Forgets what indexes of a collection were asked for.
-DELETE FROM system_index_requests
-WHERE collection = $1::text;
-
--- name: rename_field_in_index_requests
--- Keeps asking for the index of a renamed field.
-UPDATE system_index_requests
-SET field = $3::text
-WHERE collection = $1::text
-  AND field = $2::text;
-
--- name: request_constraint
--- Notes that a constraint of the column was asked for, until it holds; what was found before is forgotten.
-INSERT INTO system_constraint_requests (collection, field, kind)
-VALUES ($1::text, $2::text, $3::text)
-ON CONFLICT (collection, field, kind) DO UPDATE
-SET is_violated = FALSE;
-
--- name: find_constraint_request
--- The transaction that has asked for a constraint of the column: another one if it is asked for again.
-SELECT xmin::text
-FROM system_constraint_requests
-WHERE collection = $1::text
-  AND field = $2::text
-  AND kind = $3::text;
-
--- name: note_violation
--- Notes that rows violate a constraint of the column, unless it was asked for again since the transaction $4 did so:
--- the rows may have been changed in between.
-UPDATE system_constraint_requests
-SET is_violated = TRUE
-WHERE collection = $1::text
-  AND field = $2::text
-  AND kind = $3::text
-  AND xmin::text = $4::text;
-
--- name: forget_constraint
--- Forgets that a constraint of the column was asked for: it holds, or was given up.
-DELETE FROM system_constraint_requests
-WHERE collection = $1::text
-  AND field = $2::text
-  AND kind = $3::text;
-
--- name: forget_met_constraints
--- Forgets what constraints of a collection were asked for that hold by now, whoever has made or checked them: a unique
--- one is there, and of foreign keys none is unchecked.
-DELETE FROM system_constraint_requests AS request
-WHERE collection = $1::text
-  AND (kind = 'unique') = EXISTS (
-      SELECT
-      FROM pg_constraint AS con
-      JOIN pg_attribute AS attribute ON attribute.attrelid = con.conrelid AND attribute.attnum = con.conkey[1]
-      WHERE con.conrelid = to_regclass(quote_ident($1::text))
-        AND cardinality(con.conkey) = 1
-        AND attribute.attname = request.field
-        AND CASE kind
-            WHEN 'unique' THEN con.contype IN ('p', 'u')
-            ELSE con.contype = 'f' AND NOT con.convalidated AND con.conparentid = 0
-        END
-  );
-
--- name: forget_constraints_of_field
--- Forgets what constraints of the column were asked for.
-DELETE FROM system_constraint_requests
-WHERE collection = $1::text
-  AND field = $2::text;
-
--- name: forget_constraints
--- Forgets what constraints of a collection were asked for.
-DELETE FROM system_constraint_requests
-WHERE collection = $1::text;
-
--- name: rename_field_in_constraint_requests
--- Keeps asking for the constraints of a renamed field.
-UPDATE system_constraint_requests
-SET field = $3::text
-WHERE collection = $1::text
-  AND field = $2::text;
+-- name: take_former_requests
+-- What the version before has noted that a table was asked for; it is noted no more.
+WITH indexes AS (
+    DELETE FROM system_index_requests
+    WHERE collection = $1::text
+    RETURNING field, 'index' AS kind
+),
+constraints AS (
+    DELETE FROM system_constraint_requests
+    WHERE collection = $1::text
+    RETURNING field, kind
+)
+SELECT field, kind FROM indexes
+UNION ALL
+SELECT field, kind FROM constraints;
 
 -- name: unattached_unique_index
 -- A valid index that makes one column unique and belongs to no constraint.
@@ -507,62 +428,6 @@ FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
 WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND class.relname = $2::text;
-
--- name: list_indexes_of_table
--- The oids of all indexes of a table.
-SELECT indexrelid::text
-FROM pg_index
-WHERE indrelid = to_regclass(quote_ident($1::text));
-
--- name: find_new_index
--- The newest of the valid indexes of a table ($1) that were not there before ($2): its oid, its name, and whether an older
--- one is the same but for the name.
-SELECT
-    new.indexrelid::text,
-    class.relname,
-    EXISTS (
-        SELECT
-        FROM pg_index AS older
-        WHERE older.indrelid = new.indrelid
-          AND older.indexrelid < new.indexrelid
-          AND older.indisvalid
-          AND older.indisunique = new.indisunique
-          AND older.indnkeyatts = new.indnkeyatts
-          AND older.indkey::text = new.indkey::text
-          AND older.indclass::text = new.indclass::text
-          AND older.indcollation::text = new.indcollation::text
-          AND older.indoption::text = new.indoption::text
-          AND pg_get_expr(older.indexprs, older.indrelid) IS NOT DISTINCT FROM pg_get_expr(new.indexprs, new.indrelid)
-          AND pg_get_expr(older.indpred, older.indrelid) IS NOT DISTINCT FROM pg_get_expr(new.indpred, new.indrelid)
-    ) AS is_repeated
-FROM pg_index AS new
-JOIN pg_class AS class ON class.oid = new.indexrelid
-WHERE new.indrelid = to_regclass(quote_ident($1::text))
-  AND new.indisvalid
-  AND new.indexrelid <> ALL ($2::oid[])
-ORDER BY new.indexrelid DESC
-LIMIT 1;
-
--- name: list_invalid_indexes
--- The oids and names of the indexes of a table whose build has failed.
-SELECT class.oid::text, class.relname
-FROM pg_index AS index
-JOIN pg_class AS class ON class.oid = index.indexrelid
-WHERE index.indrelid = to_regclass(quote_ident($1::text))
-  AND NOT index.indisvalid
-  AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE index_relid = index.indexrelid);
-
--- name: find_built_index
--- The name of the index $1, and that of its column, which may have been renamed since it was built.
-SELECT class.relname, attribute.attname
-FROM pg_class AS class
-JOIN pg_depend AS depend  -- an index over an expression names its columns only here
-    ON depend.classid = 'pg_class'::regclass
-    AND depend.objid = class.oid
-    AND depend.refclassid = 'pg_class'::regclass
-    AND depend.refobjsubid > 0
-JOIN pg_attribute AS attribute ON attribute.attrelid = depend.refobjid AND attribute.attnum = depend.refobjsubid
-WHERE class.oid = $1::oid;
 
 -- name: limit_lock_time
 -- Ends a statement of this transaction that waits for a lock longer than $1.
@@ -610,19 +475,16 @@ SELECT EXISTS (
 
 -- name: cancel_index_builds
 -- Ends the builds of indexes of a table by the service; not those of roles that this one may not act for. Other
--- programs name their indexes, or do not quote the table as `ddl.index` does: nobody would begin their builds anew.
+-- programs name their indexes otherwise, or do not quote the table: nobody would begin their builds anew.
 SELECT pg_cancel_backend(progress.pid)
 FROM pg_stat_progress_create_index AS progress
 JOIN pg_stat_activity AS activity ON activity.pid = progress.pid
-CROSS JOIN LATERAL (SELECT '"' || replace($1::text, '"', '""') || '"') AS quoted (name)
 WHERE progress.relid = to_regclass(quote_ident($1::text))
   AND progress.datname = current_database()
   AND pg_has_role(activity.usesysid, 'USAGE')
   AND (current_setting('is_superuser')::boolean OR NOT (SELECT rolsuper FROM pg_roles WHERE oid = activity.usesysid))
-  AND (
-    starts_with(activity.query, 'CREATE INDEX CONCURRENTLY ON ' || quoted.name || ' ')
-    OR starts_with(activity.query, 'CREATE UNIQUE INDEX CONCURRENTLY ON ' || quoted.name || ' ')
-  );
+  -- the version before gives indexes no name
+  AND activity.query ~ '^CREATE (UNIQUE )?INDEX CONCURRENTLY (".*_[0-9a-f]{8}" )?ON "';
 
 -- name: cancel_validations
 -- Ends the checks of foreign keys by the service that use the table, as that of the key or as the one that it points to.
@@ -637,19 +499,6 @@ WHERE activity.datname = current_database()
   AND activity.state = 'active'
   AND lock.locktype = 'relation'
   AND lock.relation = to_regclass(quote_ident($1::text));
-
--- name: find_validations
--- The tables of $1 of which the server checks foreign keys at this moment.
-SELECT name
-FROM unnest($1::text[]) AS name
-WHERE EXISTS (
-    SELECT
-    FROM pg_stat_activity AS activity
-    WHERE datname = current_database()
-      AND state = 'active'
-      AND starts_with(query, 'ALTER TABLE ONLY "' || replace(name, '"', '""') || '" VALIDATE CONSTRAINT ')
-      AND EXISTS (SELECT FROM pg_locks AS lock WHERE lock.pid = activity.pid AND relation = to_regclass(quote_ident(name)))
-);
 
 -- name: unchecked_foreign_keys
 -- The foreign keys of one column that hold for rows that are written, and are not checked for stored ones. One to a
@@ -671,71 +520,6 @@ ORDER BY con.conname;
 SELECT id
 FROM system_version
 FOR SHARE;
-
--- name: find_index_builds
--- For each collection of $1, the status of the last job that builds its indexes, and the column and the part that is done
--- of the index that the server builds at this moment, and whether that one makes the column unique. A table is read twice
--- for an index, to build and to validate it.
-SELECT
-    name,
-    (
-        SELECT status::text
-        FROM procrastinate_jobs
-        WHERE task_name IN ('index_build', 'search_index')  -- its name in the version before
-          AND args #>> '{payload,collection}' = name
-        ORDER BY status IN ('todo', 'doing') DESC, id DESC
-        LIMIT 1
-    ) AS status,
-    build.column_name,
-    build.is_unique,
-    build.done::text AS done
-FROM unnest($1::text[]) AS name
-LEFT JOIN LATERAL (
-    SELECT
-        (
-            SELECT attribute.attname
-            FROM pg_depend AS depend  -- an index over an expression names its columns only here
-            JOIN pg_attribute AS attribute
-                ON attribute.attrelid = depend.refobjid AND attribute.attnum = depend.refobjsubid
-            WHERE depend.classid = 'pg_class'::regclass
-              AND depend.objid = progress.index_relid
-              AND depend.refclassid = 'pg_class'::regclass
-              AND depend.refobjid = progress.relid
-              AND depend.refobjsubid > 0
-            LIMIT 1
-        ) AS column_name,
-        (SELECT indisunique FROM pg_index WHERE indexrelid = progress.index_relid) AS is_unique,
-        CASE
-            WHEN phase LIKE 'building%' THEN 0.8 * coalesce(blocks_done / nullif(blocks_total, 0)::double precision, 0)
-            WHEN phase LIKE 'index validation%' OR phase LIKE 'waiting for old%' THEN 0.9
-            WHEN phase LIKE 'waiting for writers before validation%' THEN 0.8
-            ELSE 0
-        END AS done
-    FROM pg_stat_progress_create_index AS progress
-    WHERE datname = current_database()
-      AND relid = to_regclass(quote_ident(name))
-    LIMIT 1
-) AS build ON TRUE;
-
--- name: find_index_build_jobs
--- The jobs that wait for a worker to build the indexes of $1.
-SELECT id::text
-FROM procrastinate_jobs
-WHERE task_name IN ('index_build', 'search_index')  -- its name in the version before
-  AND status = 'todo'
-  AND args #>> '{payload,collection}' = $1::text;
-
--- name: finish_jobs
--- Ends those of the jobs $1 that still wait for a worker; those that succeeded leave the queue.
-WITH waiting AS MATERIALIZED (
-    SELECT id
-    FROM procrastinate_jobs
-    WHERE id = ANY ($1::bigint[])
-      AND status = 'todo'
-    FOR UPDATE SKIP LOCKED  -- a worker is about to take a locked one
-)
-SELECT procrastinate_finish_job_v1(id, $2::procrastinate_job_status, $2::text = 'succeeded')::text
-FROM waiting;
 
 -- name: drop_relation
 -- Marks a relation as deleted. The record stays, because the foreign key that stays would make a relation otherwise.

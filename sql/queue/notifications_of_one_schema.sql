@@ -1,5 +1,5 @@
 -- Installations in several schemas of one database do not wake each other's workers: PostgreSQL's channels are those of
--- the database, so that the names of these hold the schema (`channel_of_schema` in cms/jobs/queue_connector.py).
+-- the database, so that the names of these hold the schema (`channel_of_schema` in cms/jobs/queue.py).
 CREATE OR REPLACE FUNCTION procrastinate_notify_queue_job_inserted_v1()
     RETURNS trigger
     LANGUAGE plpgsql

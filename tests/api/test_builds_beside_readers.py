@@ -11,16 +11,16 @@ import pytest
 from cms.config import Config
 from cms.database.connections import Database
 from cms.structure import indexes
-from cms.structure.index_builds import build_indexes
+from cms.structure.index_builds import build
 from tests.client import Client
 from tests.databases import run_sql
 from tests.index_building import (
     CONSTRAINED,
+    DROP_WAITS,
     FIELD,
     GIVE_UP,
     INVALID,
     NOT_UNIQUE,
-    REQUESTS,
     WAITING_FOR_TABLE,
     ask,
     assert_indexed,
@@ -94,8 +94,6 @@ def test_changes_of_structure_do_not_wait_until_an_index_is_dropped_that_was_giv
     dsn: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Longer than the service lets a change wait.
-    monkeypatch.setattr(indexes, "LOCK_TIME", "60s")
     large.post("/collections", {"collection": "others", "schema": {}, "fields": []})
     ask(large)
     with psycopg.connect(dsn) as reader:
@@ -107,7 +105,7 @@ def test_changes_of_structure_do_not_wait_until_an_index_is_dropped_that_was_giv
         before_each_build(monkeypatch, give_up_and_read)
         builder = Thread(target=work, args=(config, job_database))
         builder.start()
-        eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) != [])
+        eventually(lambda: run_sql(dsn, DROP_WAITS) != [])
         assert large.patch("/collections/others", {"meta": {"note": "x"}}).status == 200
         reader.rollback()
     builder.join()
@@ -115,7 +113,7 @@ def test_changes_of_structure_do_not_wait_until_an_index_is_dropped_that_was_giv
 
 
 @pytest.mark.parametrize("setting", ["is_indexed", "is_unique"])
-def test_an_index_that_waits_to_be_dropped_stays_if_it_is_asked_for_again(
+def test_an_index_that_waits_to_be_dropped_is_there_if_it_is_asked_for_again(
     large: Client,
     config: Config,
     job_database: Database,
@@ -127,17 +125,19 @@ def test_an_index_that_waits_to_be_dropped_stays_if_it_is_asked_for_again(
     monkeypatch.setattr(indexes, "LOCK_PAUSE_SECONDS", 0.05)
     assert large.patch(FIELD, {"schema": {setting: True}}).status == 200
     with psycopg.connect(dsn) as reader:
+        withdrawals = [{"schema": {setting: False}}]
 
         def give_up_and_read() -> None:
-            assert large.patch(FIELD, {"schema": {setting: False}}).status == 200
-            reader.execute("SELECT FROM things")
+            while withdrawals:
+                assert large.patch(FIELD, withdrawals.pop()).status == 200
+                reader.execute("SELECT FROM things")
 
         before_each_build(monkeypatch, give_up_and_read)
         builder = Thread(target=work, args=(config, job_database))
         builder.start()
-        eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) != [])
-        again = large.patch(FIELD, {"schema": {setting: True}})
-        assert (again.status, again.data["schema"][setting]) == (200, True)
+        waits = WAITING_FOR_TABLE if setting == "is_unique" else DROP_WAITS
+        eventually(lambda: run_sql(dsn, waits) != [])
+        assert large.patch(FIELD, {"schema": {setting: True}}).status == 200
         reader.rollback()
     builder.join()
     work(config, job_database)
@@ -171,15 +171,12 @@ def test_the_table_is_not_locked_while_the_constraint_waits_for_a_change_of_stru
     assert_unique(dsn, "a")
 
 
-def test_what_is_left_is_dropped_without_holding_up_others_for_long(
+def test_what_is_left_is_dropped_without_holding_up_others(
     large: Client,
     config: Config,
     job_database: Database,
     dsn: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(indexes, "LOCK_TIME", "50ms")
-    monkeypatch.setattr(indexes, "LOCK_PAUSE_SECONDS", 0.05)
     large.post("/items/things", [{"a": "x"}, {"a": "x"}])
     make_unique(large)
     with psycopg.connect(dsn) as reader:
@@ -199,17 +196,15 @@ def test_a_session_may_pause_longer_than_the_server_lets_it_idle(
 ) -> None:
     monkeypatch.setattr(indexes, "LOCK_TIME", "50ms")
     monkeypatch.setattr(indexes, "LOCK_PAUSE_SECONDS", 0.5)
-    ask(large)
-    run_sql(dsn, "CREATE INDEX broken ON things (a)")
-    run_sql(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
+    make_unique(large)
     with psycopg.connect(dsn) as reader:
         reader.execute("SELECT FROM things")
         set_for_database(dsn, "idle_session_timeout", "100ms")
-        builder = Thread(target=build_indexes, args=(job_database, "things"))
+        ((job,),) = run_sql(dsn, "SELECT id FROM procrastinate_jobs WHERE task_name = 'build'")
+        builder = Thread(target=build, args=(job_database, job))
         builder.start()
         eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) != [])
         eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) == [])
         reader.rollback()
     builder.join()
-    assert run_sql(dsn, INVALID) == [(0,)]
-    assert run_sql(dsn, REQUESTS) == []
+    assert [name for (name,) in run_sql(dsn, CONSTRAINED)] == ["a"]

@@ -165,8 +165,8 @@ def test_an_index_of_a_table_of_somebody_else_is_refused_at_once(
     answer = ordinary.patch("/fields/things/name", {"schema": {setting: True}})
     assert (answer.status, answer.codes) == (500, ["DATABASE_RIGHTS"])
     with psycopg.connect(dsn) as connection:
-        assert connection.execute("SELECT FROM system_index_requests").fetchall() == []
-        assert connection.execute("SELECT FROM system_constraint_requests").fetchall() == []
+        jobs = "SELECT FROM procrastinate_jobs WHERE task_name = 'build'"
+        assert connection.execute(jobs.encode()).fetchall() == []
 
 
 def test_a_materialized_view_without_data_is_refused_until_it_is_filled(stage: Stage) -> None:

@@ -26,7 +26,7 @@ from tests.index_building import (
     GIVE_UP,
     INVALID,
     JOBS,
-    REQUESTS,
+    REQUESTED,
     IndexBuilder,
     ask,
     assert_indexed,
@@ -56,9 +56,6 @@ def test_a_worker_builds_the_index_after_the_answer(
     builder.work()
     assert state(large) == "ready"
     assert_indexed(dsn, "a")
-    # A second run, of a job whose worker was killed at its end, finds nothing to do.
-    index_builds.build_indexes(builder.database, "things")
-    assert_indexed(dsn, "a")
 
 
 def test_without_a_worker_the_process_itself_builds_it(large: Client, dsn: str) -> None:
@@ -70,13 +67,13 @@ def test_without_a_worker_the_process_itself_builds_it(large: Client, dsn: str) 
 
 
 def build_then(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -> None:
-    """Have something happen between the last build of a process and the end of its jobs."""
+    """Have something happen between a build of a process and the end of its job."""
 
-    def build_and_go_on(database: Database, table: str) -> None:
-        index_builds.build_indexes(database, table)
+    def build_and_go_on(database: Database, job: int) -> None:
+        index_builds.build(database, job)
         step()
 
-    monkeypatch.setattr(index_requests, "build_indexes", build_and_go_on)
+    monkeypatch.setattr(index_requests, "build", build_and_go_on)
 
 
 def wait_for_threads() -> None:
@@ -97,7 +94,7 @@ def test_a_process_ends_no_job_that_another_one_has_put_in_the_queue_behind_its_
     build_then(monkeypatch, ask_and_die)
     ask(large)
     wait_for_threads()
-    assert run_sql(dsn, REQUESTS) == [("things", "b")]
+    assert run_sql(dsn, REQUESTED) == [("things", "b")]
     assert run_sql(dsn, JOBS) == [("todo",)]
     work(config, job_database)
     assert_indexed(dsn, "a", "b")
@@ -107,7 +104,7 @@ def test_a_process_ends_no_job_that_a_worker_is_taking(
     large: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with psycopg.connect(dsn) as worker:
-        take = b"UPDATE procrastinate_jobs SET status = 'doing' WHERE task_name = 'index_build'"
+        take = b"UPDATE procrastinate_jobs SET status = 'doing' WHERE task_name = 'build'"
         build_then(monkeypatch, partial(worker.execute, take))
         ask(large)
         eventually(lambda: run_sql(dsn, TAKEN) != [])
@@ -246,7 +243,7 @@ def test_a_type_that_no_index_takes_is_refused_at_once(large: Client, dsn: str) 
     answer = large.patch("/fields/things/j", ASK)
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert '"things.j" is of a type without an order' in answer.errors[0]["reason"]
-    assert run_sql(dsn, JOBS) == run_sql(dsn, REQUESTS) == []
+    assert run_sql(dsn, JOBS) == run_sql(dsn, REQUESTED) == []
 
 
 def test_a_change_to_such_a_type_is_refused_while_an_index_is_asked_for(
@@ -273,15 +270,15 @@ def test_one_build_that_fails_hinders_no_other(
     ask(large, "/fields/things/b")
     builder.work()
     assert (state(large), state(large, "/fields/things/b")) == ("waiting", "ready")
-    assert run_sql(dsn, REQUESTS) == [("things", "a")]
+    assert run_sql(dsn, REQUESTED) == [("things", "a")]
     assert run_sql(dsn, INVALID) == [(0,)]
     # Nor does an index for searches stand for the one that has failed.
     assert large.patch("/collections/things", {"meta": {"searchable": True}}).status == 200
     builder.work()
     assert large.get("/collections/things").data["meta"]["search_index"]["state"] == "ready"
-    assert run_sql(dsn, REQUESTS) == [("things", "a")]
+    assert run_sql(dsn, REQUESTED) == [("things", "a")]
     assert large.patch(FIELD, GIVE_UP).status == 200
-    assert run_sql(dsn, REQUESTS) == []
+    assert run_sql(dsn, REQUESTED) == []
 
 
 def test_one_build_that_fails_for_an_unforeseen_reason_hinders_no_other(
@@ -293,7 +290,7 @@ def test_one_build_that_fails_for_an_unforeseen_reason_hinders_no_other(
     ask(large, "/fields/things/b")
     builder.work()
     assert (state(large), state(large, "/fields/things/b")) == ("waiting", "ready")
-    assert run_sql(dsn, REQUESTS) == [("things", "a")]
+    assert run_sql(dsn, REQUESTED) == [("things", "a")]
 
 
 def test_a_snapshot_holds_the_index_that_is_being_built(

@@ -10,6 +10,8 @@ import pytest
 
 from cms.config import Config
 from cms.database.connections import Database
+from cms.schema.model import Catalogue
+from cms.store.snapshot import load_snapshot
 from cms.structure import index_builds
 from cms.structure.indexes import index_build_lock
 from cms.structure.value_indexes import IndexTarget, make_index
@@ -49,11 +51,17 @@ def overtaken(
         losses.append(None)
         run_sql(dsn, END_LOCKS)
         other = Database(config)
-        index_builds.build_indexes(other, "things")
+        for (job,) in run_sql(dsn, "SELECT id FROM procrastinate_jobs WHERE task_name = 'build'"):
+            index_builds.build(other, job)
         other.close()
 
     before_each_build(monkeypatch, lose_lock)
     return builder
+
+
+def load_catalogue(database: Database) -> Catalogue:
+    with database.transaction() as transaction:
+        return load_snapshot(transaction).catalogue
 
 
 def work_twice(builder: IndexBuilder, dsn: str) -> None:
@@ -93,7 +101,7 @@ def test_the_command_makes_no_index_that_came_while_it_waited_for_its_turn(
 ) -> None:
     assert large.get("/fields/things").status == 200
     target = IndexTarget("things", "a")
-    catalogue = index_builds.load_catalogue(job_database)
+    catalogue = load_catalogue(job_database)
     with ThreadPoolExecutor(1) as executor:
         with index_build_lock(job_database, "things"):
             made = executor.submit(make_index, job_database, catalogue, target)
@@ -109,6 +117,6 @@ def test_the_command_drops_what_a_killed_one_has_left(
     assert large.get("/fields/things").status == 200
     run_sql(dsn, "CREATE INDEX broken ON things (a)")
     run_sql(dsn, "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'broken'::regclass")
-    catalogue = index_builds.load_catalogue(job_database)
+    catalogue = load_catalogue(job_database)
     assert make_index(job_database, catalogue, IndexTarget("things", "a")) is True
     assert_indexed(dsn, "a")

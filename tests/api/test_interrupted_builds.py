@@ -19,13 +19,13 @@ from cms.structure import index_builds, index_requests, indexes
 from tests.client import Client
 from tests.databases import run_sql
 from tests.index_building import (
+    DROP_WAITS,
     FIELD,
     GIVE_UP,
     INDEXED,
     INVALID,
-    REQUESTS,
+    REQUESTED,
     TAKE_SNAPSHOT,
-    WAITING_FOR_TABLE,
     IndexBuilder,
     ask,
     assert_indexed,
@@ -241,7 +241,8 @@ def test_a_builder_waits_for_a_long_change_of_structure(
     database = Database(impatient)
     with ThreadPoolExecutor(1) as executor, psycopg.connect(dsn) as reader:
         reader.execute(TAKE_SNAPSHOT)
-        build = executor.submit(index_builds.build_indexes, database, "things")
+        ((job,),) = run_sql(dsn, "SELECT id FROM procrastinate_jobs WHERE task_name = 'build'")
+        build = executor.submit(index_builds.build, database, job)
         wait_for_state(large, "building")
         with psycopg.connect(dsn) as changer:
             changer.execute("SELECT FROM system_version FOR UPDATE")
@@ -255,7 +256,6 @@ def test_a_builder_waits_for_a_long_change_of_structure(
         build.result()
     database.close()
     assert [name for (name,) in run_sql(dsn, INDEXED)] == ["a"]
-    assert run_sql(dsn, REQUESTS) == []
 
 
 def test_a_field_that_is_renamed_while_its_index_is_built_gets_it(
@@ -268,13 +268,14 @@ def test_a_field_that_is_renamed_while_its_index_is_built_gets_it(
     assert_indexed(dsn, "c")
 
 
-@pytest.mark.parametrize(
-    ("change", "indexed"),
-    [
-        ("DELETE FROM system_index_requests", []),
-        ("UPDATE system_index_requests SET field = 'c'; CREATE INDEX by_hand ON things (c)", ["c"]),
-    ],
-)
+WITHDRAW = "UPDATE procrastinate_jobs SET args = '{}'"
+RENAME = """
+    UPDATE procrastinate_jobs SET args = jsonb_set(args, '{payload,field}', '"c"');
+    CREATE INDEX by_hand ON things (c)
+"""
+
+
+@pytest.mark.parametrize(("change", "indexed"), [(WITHDRAW, []), (RENAME, ["c"])])
 def test_what_a_rename_has_broken_off_is_gone_though_nobody_builds_it_again(
     large: Client, builder: IndexBuilder, dsn: str, change: str, indexed: list[str]
 ) -> None:
@@ -289,7 +290,7 @@ def test_what_a_rename_has_broken_off_is_gone_though_nobody_builds_it_again(
             run_sql(dsn, change)
     assert [name for (name,) in run_sql(dsn, INDEXED)] == indexed
     assert run_sql(dsn, INVALID) == [(0,)]
-    assert run_sql(dsn, REQUESTS) == []
+    assert run_sql(dsn, REQUESTED) == []
 
 
 def test_a_field_that_is_renamed_there_and_back_while_its_index_is_built_gets_it(
@@ -360,8 +361,6 @@ def test_a_field_that_changes_behind_its_build_keeps_the_index(
 def test_what_is_given_up_is_dropped_without_holding_up_others(
     large: Client, builder: IndexBuilder, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexes, "LOCK_TIME", "50ms")
-    monkeypatch.setattr(indexes, "LOCK_PAUSE_SECONDS", 0.05)
     ask(large)
     with ThreadPoolExecutor(1) as executor, psycopg.connect(dsn) as reader:
 
@@ -371,7 +370,7 @@ def test_what_is_given_up_is_dropped_without_holding_up_others(
 
         before_each_build(monkeypatch, give_up_and_read)
         work = executor.submit(builder.work)
-        eventually(lambda: run_sql(dsn, WAITING_FOR_TABLE) != [])
+        eventually(lambda: run_sql(dsn, DROP_WAITS) != [])
         assert large.get("/items/things").status == 200
         assert large.patch("/collections/things", {"meta": {"note": "x"}}).status == 200
         assert not work.done()

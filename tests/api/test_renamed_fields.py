@@ -22,8 +22,6 @@ FOLLOWED_BY_STATEMENTS = {
     "system_collections": {"archive_field", "sort_field"},
     "system_fields": {"field", "group"},
     "system_flows": {"options"},
-    "system_index_requests": {"field"},
-    "system_constraint_requests": {"field"},
     "system_operations": {"options"},
     "system_permissions": {"fields"},
     "system_relations": {"many_field", "one_field", "junction_field", "sort_field"}
@@ -45,8 +43,6 @@ WITHOUT_NAMES = {
     "system_panels": {"name", "icon", "color", "note", "type"},
     "system_flows": {"name", "icon", "color", "description", "status", "trigger", "accountability"},
     "system_operations": {"name", "key", "type"},
-    "system_index_requests": {"collection"},
-    "system_constraint_requests": {"collection", "kind"},
     "system_revisions": {"collection", "item", "version"},
     "system_settings": None,
     "system_dashboards": None,
@@ -55,7 +51,9 @@ WITHOUT_NAMES = {
     "system_notifications": None,
     "system_shares": None,
     "system_translations": None,
-    # What has happened, with the names of that time.
+    # What has happened, with the names of that time; and those of the version before.
+    "system_index_requests": None,
+    "system_constraint_requests": None,
     "system_activity": None,
     "system_dropped_collections": None,
     "system_flow_deliveries": None,

@@ -11,6 +11,7 @@ import pytest
 
 from cms.config import Config
 from cms.database.connections import Database
+from cms.jobs.housekeeping import delete_finished
 from cms.structure import indexes
 from tests.client import Client
 from tests.databases import run_sql
@@ -92,7 +93,11 @@ def test_values_that_are_there_twice_are_reported_until_they_are_gone(
     groups = large.get("/items/things?groupBy=a&aggregate[count]=a&sort=-count.a").data
     assert groups[0] == {"a": "x", "count": {"a": 2}}
     # It is not tried again by itself, and refuses no writes.
-    assert run_sql(dsn, JOBS) == []
+    assert run_sql(dsn, JOBS) == [("failed",)]
+    # Nor forgotten, however old it is.
+    run_sql(dsn, "UPDATE procrastinate_events SET at = at - interval '1 month'")
+    delete_finished(job_database)
+    assert schema(large)["unique_build"] == NOT_UNIQUE
     assert run_sql(dsn, UNIQUE_INDEXES) == [(0,)]
     assert large.post("/items/things", {"a": "x"}).status == 200
     assert large.patch("/items/things", {"keys": [items[0]["id"]], "data": {"a": "y"}}).status < 300

@@ -20,7 +20,7 @@ from cms.errors import Refused
 from cms.jobs import housekeeping
 from cms.jobs.housekeeping import FETCHERS, delete_finished, queue_state, requeue
 from cms.jobs.job_worker import groups_of
-from cms.jobs.queue_connector import channel_of_schema
+from cms.jobs.queue import channel_of_schema
 from cms.jobs.task import Job, JobError, PermanentError, Task, defer, defer_all
 from tests.client import Client
 from tests.databases import UNTIL_NOW, channels_until_now
@@ -320,7 +320,8 @@ def test_a_worker_runs_as_many_flows_as_the_setting_allows(queue: QueueDatabase)
     assert numbers == {
         "mail": None,
         "flow": 7,
-        "index_build": 1,
+        "build": 1,
+        "index_build": None,
         "search_index": None,
         "word_index_build": None,
         "maintain": None,

@@ -19,10 +19,10 @@ import psycopg
 import pytest
 
 from cms.config import Config
-from cms.database.statements import statement
 from cms.jobs.job_worker import GRACE_SECONDS, POLL_SECONDS
 from cms.mail.mail_queue import Mail, post
-from cms.structure.index_requests import build_later
+from cms.schema.model import BuildKind
+from cms.structure.index_requests import request_build
 from tests.databases import end_connections
 from tests.mail.server import Inbox, mail_server
 from tests.queues import QueueDatabase, queue_database
@@ -180,11 +180,11 @@ def test_a_job_that_was_running_when_its_worker_was_killed_runs_again(home: Home
 
 @pytest.mark.parametrize("server_goes_on", [True, False])
 @pytest.mark.parametrize(
-    "requested",
-    [("request_index", "things", "a"), ("request_constraint", "things", "a", "unique")],
+    "kind",
+    [BuildKind.INDEX, BuildKind.UNIQUE],
 )
 def test_an_index_whose_worker_was_killed_is_built_all_the_same(
-    home: Home, requested: tuple[str, ...], *, server_goes_on: bool
+    home: Home, kind: BuildKind, *, server_goes_on: bool
 ) -> None:
     query = home.queue.execute
     query("DROP TABLE IF EXISTS things; CREATE TABLE things (id serial PRIMARY KEY, a text)")
@@ -193,8 +193,7 @@ def test_an_index_whose_worker_was_killed_is_built_all_the_same(
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT 1")
         with home.queue.database.transaction() as transaction:
-            transaction.execute(statement(requested[0]), requested[1:])
-            build_later(transaction, "things")
+            request_build(transaction, "things", "a", kind)
         # From then on a build that is broken off leaves something behind.
         eventually(lambda: query(INVALID) != [])
         killed.process.kill()
@@ -205,20 +204,15 @@ def test_an_index_whose_worker_was_killed_is_built_all_the_same(
             assert query(INVALID) != []
         query("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'")
         with home.worker():
-            eventually(lambda: home.queue.jobs() == [("index_build", "doing", 1)])
+            eventually(lambda: home.queue.jobs() == [("build", "doing", 1)])
             reader.rollback()
             eventually(lambda: home.queue.jobs() == [])
     assert query(INVALID) == []
-    assert query("SELECT indexname FROM pg_indexes WHERE tablename = 'things' ORDER BY 1") == [
-        ("things_a_idx",),
-        ("things_pkey",),
-    ]
-    assert query("SELECT field FROM system_index_requests") == []
-    assert query("SELECT field FROM system_constraint_requests") == []
+    assert query("SELECT count(*) FROM pg_indexes WHERE tablename = 'things'") == [(2,)]
     unique = (
         "SELECT count(*) FROM pg_constraint WHERE conrelid = 'things'::regclass AND contype = 'u'"
     )
-    assert query(unique) == [(1 if "unique" in requested else 0,)]
+    assert query(unique) == [(1 if kind is BuildKind.UNIQUE else 0,)]
 
 
 def test_a_job_that_runs_when_the_end_is_asked_for_is_done(home: Home) -> None:

@@ -30,7 +30,7 @@ from cms.database.session_setup import pool_arguments
 from cms.database.statements import all_statements, statement
 from cms.errors import Refused
 from cms.jobs.job_worker import drain
-from cms.jobs.queue_connector import channel_of_schema
+from cms.jobs.queue import channel_of_schema
 from cms.jobs.task import Job, Task, defer
 from cms.query.sql.locks import lock_singleton
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
