@@ -13,7 +13,7 @@ def row(identifier: str, *scope: str, **options: Any) -> dict[str, Any]:
 
 def test_without_flows_no_collection_has_any() -> None:
     assert event_flows(None) == NO_EVENT_FLOWS
-    assert not NO_EVENT_FLOWS.of("books")
+    assert not NO_EVENT_FLOWS.of("books").by_event
 
 
 def test_flows_of_named_and_of_all_collections_follow_the_order_of_their_creation() -> None:
