@@ -211,6 +211,8 @@ class Collection:
     """The last ids of activity and revisions of a dropped collection that had the same name."""
     checks: Mapping[str, CheckConstraint] = field(default_factory=dict)
     """The checks of the table by their names."""
+    key_name: str = field(init=False, compare=False)
+    """The name of the primary key; empty for a collection without one."""
     is_singleton: bool = field(init=False, compare=False)
     is_writable: bool = field(init=False, compare=False)
     """Whether items can be written.
@@ -225,13 +227,14 @@ class Collection:
             and self.primary_key is not None
             and (not self.is_system or system_table(self.name).is_writable)
         )
+        object.__setattr__(self, "key_name", self.primary_key or "")
         object.__setattr__(self, "is_writable", is_writable)
         object.__setattr__(self, "is_singleton", bool(self.meta and self.meta.get("singleton")))
 
     @property
     def key(self) -> Field:
         """The field of the primary key; only for collections that have one."""
-        return self.fields[str(self.primary_key)]
+        return self.fields[self.key_name]
 
     @property
     def accountability(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import cast
 
 from cms.database.connections import Fetch, Row
@@ -16,20 +16,14 @@ from cms.store.statement_caches import CachedStatement
 from cms.store.store import Store
 
 
-def cached_statement(
-    store: Store,
-    snapshot: Snapshot,
-    key: Hashable,
-    make_statement: Callable[[], CachedStatement],
-) -> Statement:
-    """Return the statement of a write from the cache, or make it; counts which."""
+def cached_statement(store: Store, snapshot: Snapshot, key: Hashable) -> Statement | None:
+    """Return the statement of a write from the cache; counts whether it is there."""
     # The library's types forget that there may be none.
     cached = cast("CachedStatement | None", snapshot.write_statements.get(key))
-    if cached is not None:
-        store.database.metrics.count_plan_cache_hit()
-        return cached.statement
-    store.database.metrics.count_plan_cache_miss()
-    cached = snapshot.write_statements[key] = make_statement()
+    if cached is None:
+        store.database.metrics.count_plan_cache_miss()
+        return None
+    store.database.metrics.count_plan_cache_hit()
     return cached.statement
 
 

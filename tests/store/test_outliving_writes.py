@@ -44,12 +44,11 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The keys of the statements of writes that are made from now on."""
     made: list[object] = []
 
-    def noting(store: Any, snapshot: Any, key: Any, make: Callable[[], Any], **policy: Any) -> Any:
-        def make_and_note() -> Any:
+    def noting(store: Any, snapshot: Any, key: Any) -> Any:
+        statement = cached_statement(store, snapshot, key)
+        if statement is None:
             made.append(key)
-            return make()
-
-        return cached_statement(store, snapshot, key, make_and_note, **policy)
+        return statement
 
     for module in (single_statement, executor):
         monkeypatch.setattr(module, "cached_statement", noting)

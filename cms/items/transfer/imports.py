@@ -281,7 +281,7 @@ class _Import:
     def _stored_rows(self, items: ParsedSet) -> StoredRows:
         """Return those rows whose keys exist for this caller, which are updates."""
         keys: dict[int, str] = {}
-        key_field = items.key_field
+        key_field = items.collection.key_name
         for number, values in enumerate(items.row_values):
             key = values.get(key_field)
             if key is not None:

@@ -178,7 +178,7 @@ class WriteAuthorizer:
         rules = _creation_rules(resolved)
         for number, grants in zip(numbers, grants_of_rows, strict=True):
             # The key only names the row: changing a row takes no permission for it.
-            names = rows[number].sent_fields - {resolved.key_field}
+            names = rows[number].sent_fields - {resolved.collection.key_name}
             if not has_all_covered(grants, names):
                 raise forbidden()
             rule = self.permissions.rule_after(collection, names)

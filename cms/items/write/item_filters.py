@@ -180,7 +180,7 @@ class _SetFilter(NamedTuple):
             return True
         unchanged = self.stored.unchanged.get(number, frozenset())
         names = self.parsed.rows[number].values.keys()
-        return bool(names - {self.parsed.key_field} - unchanged)
+        return bool(names - {self.parsed.collection.key_name} - unchanged)
 
     def _owner_reference(self, row: ParsedRow) -> dict[str, object]:
         """Return the value of a list element in the field that points to its owner."""
@@ -196,5 +196,5 @@ def _refuse_other_keys(parser: PayloadParser, parsed: ParsedSet, stored: StoredR
     for number, key in stored.keys.items():
         row = parsed.rows[number]
         # A flow may put another key into an item, which stays the one that was named.
-        if row.values.get(parsed.key_field) not in (None, key):
+        if row.values.get(parsed.collection.key_name) not in (None, key):
             parser.problems.add(key_change_problem(parsed.collection), row.position)

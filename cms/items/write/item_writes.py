@@ -131,7 +131,7 @@ def _ready_changes(call: WriteCall, items: Sequence[object]) -> ReadyWrite:
 def _complete_each(call: WriteCall, items: Sequence[object]) -> CompletePayload:
     """Return the payload of a change of items that hold their keys."""
     parser, parsed = parse_payload(call, items, Expects.PRESENT)
-    key_field = parsed.key_field
+    key_field = parsed.collection.key_name
     keys = [values.get(key_field) for values in parsed.row_values]
     # Going through all rows is left out where every key is there once, which is nearly always.
     if None in keys or len(set(keys)) < len(keys):
@@ -143,18 +143,18 @@ def _add_key_problems(call: WriteCall, parser: PayloadParser, parsed: ParsedSet)
     """Add a problem for each item without a key, and for each key that an item before it has."""
     seen: set[str] = set()
     for row in parsed.rows:
-        key = row.values.get(parsed.key_field)
+        key = row.values.get(parsed.collection.key_name)
         reason = None
         if key is None:
             # A key that cannot be used has its own problem from parsing.
-            if parsed.key_field not in row.invalid_fields:
+            if parsed.collection.key_name not in row.invalid_fields:
                 reason = MISSING_KEY
         elif key in seen:
             reason = REPEATED
         else:
             seen.add(key)
         if reason:
-            problem = invalid_item(reason, call.collection.name, parsed.key_field)
+            problem = invalid_item(reason, call.collection.name, parsed.collection.key_name)
             parser.problems.add(problem, row.position)
 
 
@@ -221,7 +221,7 @@ def _complete_singleton(
 
 def _check_singleton_key(call: WriteCall, parsed: ParsedPayload, key: str) -> None:
     for row in parsed.items.rows:
-        if row.values.get(parsed.items.key_field) not in (None, key):
+        if row.values.get(parsed.items.collection.key_name) not in (None, key):
             parsed.parser.problems.add(key_change_problem(call.collection), row.position)
 
 
@@ -244,7 +244,7 @@ def complete_update(call: WriteCall, parsed: ParsedPayload, keys: Sequence[str])
     if len(keys) != len(items.rows):
         items = _one_row_for_each_key(call, parsed, len(keys))
     for row, key in zip(items.rows, keys, strict=True):
-        if row.values.get(items.key_field) not in (None, key):
+        if row.values.get(items.collection.key_name) not in (None, key):
             parser.problems.add(key_change_problem(call.collection), WHOLE_ITEM)
             # Once for all keys: they share the one item that was sent.
             break

@@ -178,7 +178,7 @@ class _TreeAuthorization:
             if row.key is not None:
                 row = row._replace(key=stored.get(row.key, row.key))
                 if row.key in named:
-                    problem = invalid_item(REPEATED, root.collection.name, root.key_field)
+                    problem = invalid_item(REPEATED, root.collection.name, root.collection.key_name)
                     self._payload.parser.problems.add(problem, row.position)
                 named.add(str(row.key))
             rows.append(row)

@@ -148,7 +148,7 @@ class Resolver:
         keys: dict[int, str | None] = {}
         named: set[str] = set()
         for number, row in enumerate(parsed.rows):
-            key = row.values.get(parsed.key_field)
+            key = row.values.get(parsed.collection.key_name)
             if key is not None:
                 key = stored_keys.get(key, key)
             # A row under `create` is new even if its key is stored: the database refuses it then.
@@ -162,7 +162,7 @@ class Resolver:
             elif row.expects is Expects.PRESENT:
                 # Without this entry the row would count as a new one.
                 keys[number] = None
-                sent_key = row.sent.get(parsed.key_field)
+                sent_key = row.sent.get(parsed.collection.key_name)
                 self._add_missing_item(parsed.collection, row.position, sent_key)
         return keys
 
@@ -248,7 +248,7 @@ class Resolver:
         near = field.link.near
         far = field.elements.collection.fields[field.link.far]
         cast = "text" if has_one_text(far) else key_cast(far)
-        if near == parent.key_field and cast == "text":
+        if near == parent.collection.key_name and cast == "text":
             return {owner: key for key, owner in owners.items()}
         near_values: dict[int, str] = {}
         # The foreign key points to another unique column, or may have a type of its own.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 from cms.access.guard import QueryBounds, guard, view_of
@@ -116,7 +115,7 @@ def update(call: WriteCall, root: ResolvedSet) -> WrittenAlone | None:
     if call.authorizer.has_conditions(call.collection):
         return None
     (changed,) = root.rows
-    key_field = root.key_field
+    key_field = root.collection.key_name
     row_rules: RowRules | None = NO_ROW_RULES
     if not call.context.actor.policy.is_admin:
         names_sent = changed.sent_fields - {key_field}
@@ -157,8 +156,9 @@ def _write(
     authorized: AuthorizedSet | None = None,
 ) -> WrittenAlone | None:
     verb = _VERB_OF_MUTATION[shape.mutation]
-    flows = flows_after(call.context, call.client, shape.collection, verb=verb)
-    if flows:
+    events = call.context.snapshot.events.of(shape.collection.name)
+    # Nearly all collections have none.
+    if events.by_event and (flows := flows_after(events, call.client, shape.collection, verb=verb)):
         # The ids of the flows are constants of the statement, and so part of its key.
         shape = shape._replace(flows=flows)
         values = (*cause_literals(call.context, call.client), *values)
@@ -258,17 +258,15 @@ def _statement(call: WriteCall, shape: WriteShape) -> Statement:
         hash(shape.row_rules)
     except TypeError:  # a rule that compares with a geometry
         return _NEEDS_TRANSACTION
-    make_statement = partial(_recorded_statement, call, shape)
-    return cached_statement(call.store, call.context.snapshot, key, make_statement)
-
-
-def _recorded_statement(call: WriteCall, shape: WriteShape) -> CachedStatement:
-    """Return the statement of a shape, or `_NEEDS_TRANSACTION`, with what was looked up for it."""
-    policy = call.context.actor.policy
-    catalogue = RecordingCatalogue(call.context.snapshot.catalogue)
-    # The lookups of the shape's rules are recorded as if the rules were made here.
-    record_rules(policy, shape.collection, _VERB_OF_MUTATION[shape.mutation], catalogue)
-    return CachedStatement(_print_statement(call, shape, catalogue), catalogue.names)
+    snapshot = call.context.snapshot
+    statement = cached_statement(call.store, snapshot, key)
+    if statement is None:
+        catalogue = RecordingCatalogue(snapshot.catalogue)
+        # The lookups of the shape's rules are recorded as if the rules were made here.
+        record_rules(policy, shape.collection, _VERB_OF_MUTATION[shape.mutation], catalogue)
+        statement = _print_statement(call, shape, catalogue)
+        snapshot.write_statements[key] = CachedStatement(statement, catalogue.names)
+    return statement
 
 
 def _print_statement(call: WriteCall, shape: WriteShape, catalogue: Catalogue) -> Statement:

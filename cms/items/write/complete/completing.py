@@ -86,7 +86,9 @@ class _RowSource(NamedTuple):
 
     def changed_values(self, row: ParsedRow, number: int) -> MutableRowValues:
         """Return the values that change in a stored row, without its key and unchanged values."""
-        values = values_without_key(row.values, self.parsed.key_field, self.stored.keys[number])
+        values = values_without_key(
+            row.values, self.parsed.collection.key_name, self.stored.keys[number]
+        )
         # Values that are already stored are not written, and take no permission.
         for name in self.stored.unchanged.get(number, ()):
             del values[name]

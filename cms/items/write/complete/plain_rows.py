@@ -49,7 +49,7 @@ def changed_plain_rows(
     problems: Problems,
 ) -> list[ResolvedRow]:
     """Return the changes of stored items; `keys` are theirs by number, None for a missing item."""
-    key_field = parsed.key_field
+    key_field = parsed.collection.key_name
     rows: list[ResolvedRow] = []
     for number, row in enumerate(parsed.rows):
         sent, row_values, position, _, invalid_fields, _ = row

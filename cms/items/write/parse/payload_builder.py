@@ -70,10 +70,6 @@ class SetBuilder:
     to_many: dict[str, ToManyBuilder] = field(default_factory=dict)
     unresolved: list[UnresolvedItem] = field(default_factory=list)
 
-    @property
-    def key_field(self) -> str:
-        return str(self.collection.primary_key)
-
     @classmethod
     def of(cls, parsed: ParsedSet) -> SetBuilder:
         """Return a builder of a set that more objects are to be attached to."""

@@ -163,7 +163,7 @@ class PayloadParser:
 
     def _add_or_merge(self, builder: SetBuilder, row: RowBuilder, parsed: ParsedItem) -> int:
         """Make objects with the same key one row, in which the values of later ones win."""
-        key = row.values.get(builder.key_field)
+        key = row.values.get(builder.collection.key_name)
         number = None if key is None else builder.numbers_by_key.get(key)
         if number is None:
             number = builder.add(row)
@@ -261,7 +261,7 @@ class PayloadParser:
         expects = Expects.ANY if is_writable else Expects.PRESENT
         target_number = self._parse_item(targets, value, position, expects)
         target_row = targets.rows[target_number]
-        if not is_writable and target_row.sent.keys() != {targets.key_field}:
+        if not is_writable and target_row.sent.keys() != {targets.collection.key_name}:
             self.problems.add(read_only(targets.collection), position)
         # Rows that share an object share the one row; the first of them counts as its owner.
         target_row.owner = target_row.owner or Owner(number)
@@ -348,7 +348,7 @@ class PayloadParser:
         if isinstance(element, Mapping):
             # Whatever is sent for the field: the list decides to whom the row belongs.
             far = to_many.link.far
-            if far in element and far != to_many.elements.key_field:
+            if far in element and far != to_many.elements.collection.key_name:
                 element = without(element, (far,))
             return self._parse_item(to_many.elements, element, position, expects)
         if expects is Expects.ABSENT:
@@ -357,7 +357,7 @@ class PayloadParser:
         if element is None or isinstance(element, list):
             self._add_problem(to_many, position, "it must be an object or a key")
             return None
-        item = {to_many.elements.key_field: element}
+        item = {to_many.elements.collection.key_name: element}
         return self._parse_item(to_many.elements, item, position, Expects.PRESENT)
 
     def _parse_removals(

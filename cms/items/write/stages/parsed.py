@@ -160,10 +160,6 @@ class ParsedSet(NamedTuple):
     unresolved: tuple[UnresolvedItem, ...] = ()
 
     @property
-    def key_field(self) -> str:
-        return str(self.collection.primary_key)
-
-    @property
     def row_values(self) -> Sequence[RowValues]:
         """The values of the rows."""
         rows = self.rows

@@ -99,10 +99,6 @@ class ResolvedSet(NamedTuple):
     to_many: tuple[ResolvedToMany, ...] = ()
 
     @property
-    def key_field(self) -> str:
-        return str(self.collection.primary_key)
-
-    @property
     def stored_keys(self) -> list[str]:
         """The keys of the rows that are stored."""
         return [row.key for row in self.rows if row.key is not None and not row.is_new]

@@ -20,12 +20,11 @@ Accountability = Mapping[str, str | None]
 
 
 def flows_after(
-    context: RequestContext, client: ClientInfo, collection: Collection, *, verb: str
+    events: CollectionEvents, client: ClientInfo, collection: Collection, *, verb: str
 ) -> FlowsByVerb:
     """Return the flows that a write of items causes to run after it."""
-    events = context.snapshot.events.of(collection.name)
-    # Nearly all collections have none. A write without a depth causes no runs.
-    if not events.by_event or client.depth is None:
+    # A write without a depth causes no runs.
+    if client.depth is None:
         return ()
     flows: list[tuple[str, tuple[str, ...]]] = []
     for event_verb in event_verbs(collection, verb):
@@ -77,7 +76,8 @@ def queue_runs_after(
     data: Mapping[str, object],
 ) -> None:
     """Queue the runs that a change causes, as `queue_event_runs` does."""
-    flows_by_verb = flows_after(context, client, collection, verb=verb)
+    events = context.snapshot.events.of(collection.name)
+    flows_by_verb = flows_after(events, client, collection, verb=verb)
     if not flows_by_verb:
         return
     depth, accountability = cause_literals(context, client)

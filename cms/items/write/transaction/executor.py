@@ -167,12 +167,12 @@ class Executor:
         Its arguments are the author of the write, for the history, and then `values`. It is printed
         of the key and the `collection` alone; without one it may be of all of the structure.
         """
-
-        def make_statement() -> CachedStatement:
-            statement = number_parameters(make_fragment())
-            return CachedStatement(statement, {collection.name} if collection else None)
-
-        cached = cached_statement(self.store, self.context.snapshot, cache_key, make_statement)
+        cached = cached_statement(self.store, self.context.snapshot, cache_key)
+        if cached is None:
+            cached = number_parameters(make_fragment())
+            looked_up = {collection.name} if collection else None
+            statements = self.context.snapshot.write_statements
+            statements[cache_key] = CachedStatement(cached, looked_up)
         literals = [*self.client.author(self.context.actor.user), *values]
         return self.transaction.execute(
             cached.text,

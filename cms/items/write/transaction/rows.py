@@ -353,7 +353,8 @@ def _run_values(
     flows: FlowsByVerb = ()
     if action in _VERB_OF_ACTION:
         verb = _VERB_OF_ACTION[action]
-        flows = flows_after(executor.context, executor.client, collection, verb=verb)
+        events = executor.context.snapshot.events.of(collection.name)
+        flows = flows_after(events, executor.client, collection, verb=verb)
     if flows:
         values = (*cause_literals(executor.context, executor.client), *values)
 
