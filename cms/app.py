@@ -56,9 +56,8 @@ from cms.http.middleware.rate_limit import RateLimit
 from cms.http.middleware.request_tracing import RequestTracing
 from cms.http.middleware.writers import NoteOfWriters
 from cms.http.ping import Ping
-from cms.http.requests.authenticator import Authenticator
+from cms.http.requests.authenticator import Authenticator, Identify
 from cms.http.requests.cookies import Cookies
-from cms.http.requests.host_identity import Identify
 from cms.http.requests.media import JsonHandler
 from cms.http.requests.origins import Origins
 from cms.http.requests.paths import PING_PATH, Router, without_last_slash

@@ -15,6 +15,7 @@ from cms.query.language.ast import Query, Window
 from cms.query.language.limits import Tally
 from cms.query.plan.guarded import Guarded
 from cms.schema.model import Catalogue, Collection, Kind
+from cms.schema.system import ENDPOINTS, is_system
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +118,23 @@ def _no_collection(policy: Policy) -> Refused:
     if policy.is_admin:
         return not_found("collection")
     return forbidden()
+
+
+def require_not_system(collection: str, policy: Policy) -> None:
+    """Refuse a system collection where only ordinary collections are allowed.
+
+    Administrators get the reason. The name decides: a system collection that does not exist is
+    refused with the same message.
+    """
+    if not is_system(collection):
+        return
+    # Callers other than administrators must not learn which system collections exist.
+    if policy.is_admin:
+        raise Refused(Problem("FORBIDDEN", _reason(collection)))
+    raise forbidden()
+
+
+def _reason(collection: str) -> str:
+    path = ENDPOINTS.get(collection)
+    where = f': "{collection}" is at {path}' if path else ""
+    return f"System collections are reached by their own endpoints only{where}."

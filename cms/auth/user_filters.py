@@ -19,8 +19,8 @@ from cms.database.connections import Transaction
 from cms.database.error_mapping import Stale
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, unavailable
+from cms.items.write.calls import item_parser_of
 from cms.items.write.item_filters import ItemFilter
-from cms.items.write.parse.item_parsers import item_parser_of
 from cms.items.write.transaction.event_runs import queue_event_runs
 from cms.items.write.transaction.executor import Executor
 from cms.schema.auto_fields import missing, takes_null

@@ -13,7 +13,7 @@ from cms.flows.program import program_of
 from cms.flows.run import OpenTransaction, RunContext, RunLimits, Services
 from cms.items.write.transaction.event_runs import accountability_of
 from cms.schema.system import event_name
-from cms.store.payload_filter import FilterEvent
+from cms.store.table_hooks import FilterEvent
 
 log = logging.getLogger("cms.flows")
 

@@ -13,8 +13,7 @@ from cms.auth.sessions import IssuedTokens, Issuer, Mode
 from cms.auth.signed_in_calls import set_last_page
 from cms.config import Config
 from cms.errors import invalid_payload, invalid_provider, invalid_query, no_object
-from cms.http.answers.envelope import send, send_written
-from cms.http.answers.tagged_answers import send_with_etag, send_without_etag
+from cms.http.answers.envelope import send, send_with_etag, send_without_etag, send_written
 from cms.http.items import params_of, write_target
 from cms.http.middleware.rate_limit import count_account
 from cms.http.requests.cookies import Cookies, refresh_token_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 import falcon
 
 from cms.errors import invalid_payload
-from cms.http.answers.envelope import send_written
-from cms.http.answers.tagged_answers import send_with_etag, send_without_etag
+from cms.http.answers.envelope import send_with_etag, send_without_etag, send_written
 from cms.http.items import params_of, send_list, send_search, write_target
 from cms.http.requests.media import (
     idempotency_key_of,

@@ -8,8 +8,7 @@ from urllib.parse import quote
 import falcon
 
 from cms.errors import invalid_payload, refuse_unknown_members
-from cms.http.answers.envelope import send_written
-from cms.http.answers.tagged_answers import send_with_etag, send_without_etag
+from cms.http.answers.envelope import send_with_etag, send_without_etag, send_written
 from cms.http.requests.media import (
     idempotency_key_of,
     read_json,

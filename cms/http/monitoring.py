@@ -16,8 +16,7 @@ from cms.health.checks import ERROR
 from cms.health.health import Health, public_health
 from cms.http.answers.envelope import send
 from cms.http.answers.error_handlers import RETRY_AFTER_SECONDS
-from cms.http.requests.administrator_check import is_administrator
-from cms.http.requests.request import Request
+from cms.http.requests.request import Request, is_administrator
 from cms.jobs.housekeeping import queue_depth
 from cms.metrics.exposition import CONTENT_TYPE, Gauge, exposition
 from cms.store.store import Store

@@ -11,8 +11,7 @@ from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql.statement import Statement
 from cms.store.context import RequestContext
 from cms.store.counters import check_version
-from cms.store.snapshot import Snapshot
-from cms.store.statement_caches import CachedStatement
+from cms.store.snapshot import CachedStatement, Snapshot
 from cms.store.store import Store
 
 

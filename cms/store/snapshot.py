@@ -6,14 +6,14 @@ import logging
 import threading
 from collections.abc import Callable, Hashable, Set
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from cachebox import LRUCache
 
 from cms import jsontext
 from cms.access.policy import Actor, Policy
 from cms.access.recorded_lookups import changed_collections
-from cms.caches import bounded_cache
+from cms.caches import bounded_cache, weight_of
 from cms.database.connections import Fetch, Row, Transaction
 from cms.database.statements import statement
 from cms.processes.memory import note_memory_use
@@ -22,7 +22,6 @@ from cms.schema.build import NO_STRUCTURE, Structure, build_structure
 from cms.schema.model import Catalogue, Version
 from cms.store.current_version import current_version
 from cms.store.event_flows import NO_EVENT_FLOWS, EventFlows, event_flows
-from cms.store.statement_caches import MAX_STATEMENTS, StatementCache, statement_cache
 
 log = logging.getLogger("cms.store")
 
@@ -55,6 +54,46 @@ _CATALOGUE_LISTS = (
 
 PreparedRead = tuple[Statement, tuple[object, ...]]
 """A finished statement, and the literals of the request that it was compiled for."""
+
+
+MAX_STATEMENTS = 2_000
+MAX_STATEMENT_CHARACTERS = 8_000_000
+"""Weight of all cached statements: one with many relations is as long as hundreds of others."""
+
+
+class CachedStatement(NamedTuple):
+    """A statement, and the literals of the read that it was made for.
+
+    It is the same as long as none of the collections changes that were `looked_up` for it; None for
+    one that may depend on all of the structure. Other rights are another key.
+    """
+
+    statement: Statement
+    looked_up: Set[str] | None
+    literals: tuple[object, ...] = ()
+
+    def outlives(self, changed: Set[str]) -> bool:
+        """Tell whether the statement is the same after these collections have changed."""
+        return self.looked_up is not None and self.looked_up.isdisjoint(changed)
+
+
+StatementCache = LRUCache[Hashable, CachedStatement]
+
+
+def statement_cache() -> StatementCache:
+    """Return an empty cache of statements."""
+    return LRUCache(MAX_STATEMENT_CHARACTERS, getsizeof=_weight)
+
+
+def _weight(key: Hashable, cached: CachedStatement) -> int:
+    """Return the share of the cache that a statement takes, with its key and its literals.
+
+    The weight of a short one is so high that at most `MAX_STATEMENTS` stay. One that is longer than
+    the cache weighs as much as all of it, or the cache would not take it.
+    """
+    lowest_weight = MAX_STATEMENT_CHARACTERS // MAX_STATEMENTS
+    weight = len(cached.statement.text) + weight_of(key) + weight_of(cached.literals)
+    return min(max(weight, lowest_weight), MAX_STATEMENT_CHARACTERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,11 @@ from cms.store.foreign_changes import ForeignChangeMonitor, SnapshotSource
 from cms.store.idempotency import Idempotency, StoredAnswer, find_stored_answer, lock_key
 from cms.store.identity import Identity
 from cms.store.json_path_record import JsonPathRecord
-from cms.store.payload_filter import PayloadFilter, no_filter
 from cms.store.recent_writers import RecentWriters
 from cms.store.refusals import changing_structure
 from cms.store.replica import Replica
 from cms.store.snapshot import Snapshot, Snapshots
-from cms.store.table_hooks import TableHooks
+from cms.store.table_hooks import PayloadFilter, TableHooks, no_filter
 from cms.store.write_attempts import StructureChange, Write, require_admin
 
 

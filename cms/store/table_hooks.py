@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from cms.database.connections import Fetch
+from cms.database.connections import Fetch, Transaction
 from cms.errors import Problem, Refused, abbreviated
 from cms.schema.payload import RowValues
 from cms.schema.system import LIMIT_RULE
 from cms.store.context import RequestContext
+from cms.store.identity import ClientInfo
 from cms.text_shapes import COLOR, MASK
 
 ValueCheck = Callable[[object, RequestContext], None]
@@ -244,3 +245,32 @@ def text_check(max_length: int) -> ValueCheck:
             raise ValueError(f"it has 1 to {max_length} characters")
 
     return check
+
+
+class FilterEvent(NamedTuple):
+    """A write that is about to happen in a transaction, and the flows that wait for it.
+
+    `verb` is create, update or delete.
+    """
+
+    transaction: Transaction
+    context: RequestContext
+    client: ClientInfo
+    flows: tuple[str, ...]
+    collection: str
+    verb: str
+
+
+class PayloadFilter(Protocol):
+    """Passes payloads to flows before they are written."""
+
+    def __call__(self, event: FilterEvent, payload: object, keys: Sequence[object]) -> object:
+        """Return the payload as it is to be written; raises `Refused` to write nothing.
+
+        The payload of a deletion is its keys; the returned value is ignored.
+        """
+
+
+def no_filter(event: FilterEvent, payload: object, keys: Sequence[object]) -> object:
+    """Leave every payload as it is."""
+    return payload

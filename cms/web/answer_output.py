@@ -7,11 +7,13 @@ much as writing it.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import sys
+import termios
 import threading
 import time
 
 from cms.web.client_limits import MAX_UNSENT
-from cms.web.socket_queue import unacknowledged_bytes
 from cms.web.web_server import WebServer
 
 
@@ -161,3 +163,18 @@ class AnswerOutput:
     def unsent_since(self) -> float:
         """When the client was last seen to take all there was, or a chunk of a stream."""
         return self.waiting_since or self._unsent_since
+
+
+def unacknowledged_bytes(descriptor: int) -> int:
+    """Return how many written bytes the client has not acknowledged yet.
+
+    The kernel may take megabytes at once, and nothing more until a third of them has left.
+    Where the system does not tell, the number is 0.
+    """
+    if not sys.platform.startswith("linux"):
+        return 0
+    try:
+        answer = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4))
+    except OSError:
+        return 0
+    return int.from_bytes(answer, sys.byteorder, signed=True)

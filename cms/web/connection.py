@@ -20,10 +20,10 @@ from cms.web.client_limits import (
     DRAIN_SECONDS,
     LINGER_SECONDS,
     MAX_LINGERING_BYTES,
+    TransferRate,
 )
 from cms.web.http_exchange import HttpExchange
 from cms.web.request_reader import RequestReader
-from cms.web.transfer_rate import TransferRate
 from cms.web.web_server import WebServer
 
 log = logging.getLogger("cms")

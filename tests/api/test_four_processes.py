@@ -16,7 +16,7 @@ import pytest
 
 from cms.app import create_app
 from cms.config import Config
-from cms.store import statement_caches
+from cms.store import snapshot
 from tests.client import Answer, Client
 from tests.files.images import picture
 from tests.people import of_user, person
@@ -216,7 +216,7 @@ def test_settings_hold_at_the_next_request_of_every_process(
 def test_long_statements_are_kept_up_to_a_length_in_all(
     make_client: Callable[..., Client], admin_token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statement_caches, "MAX_STATEMENT_CHARACTERS", 20_000)
+    monkeypatch.setattr(snapshot, "MAX_STATEMENT_CHARACTERS", 20_000)
     client = make_client().bearing(admin_token)
     for number in range(20):
         assert client.get(f"/users?fields=*.*&alias[a{number}]=id").status == 200
@@ -233,7 +233,7 @@ def test_long_statements_are_kept_up_to_a_length_in_all(
 def test_different_queries_fill_the_caches_of_a_process_up_to_their_bound_only(
     make_client: Callable[..., Client], admin_token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statement_caches, "MAX_STATEMENTS", 20)
+    monkeypatch.setattr(snapshot, "MAX_STATEMENTS", 20)
     client = make_client().bearing(admin_token)
     for number in range(100):
         assert (

@@ -13,16 +13,15 @@ from cms.query.language.ast import Query, Window
 from cms.query.sql.statement import Statement
 from cms.schema.build import NO_STRUCTURE
 from cms.schema.model import Version
-from cms.store import statement_caches
-from cms.store.snapshot import Snapshot
-from cms.store.statement_caches import CachedStatement
+from cms.store import snapshot
+from cms.store.snapshot import CachedStatement, Snapshot
 
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Snapshot:
     """A snapshot that keeps 100 statements, of 1,000,000 characters in all."""
-    monkeypatch.setattr(statement_caches, "MAX_STATEMENT_CHARACTERS", 1_000_000)
-    monkeypatch.setattr(statement_caches, "MAX_STATEMENTS", 100)
+    monkeypatch.setattr(snapshot, "MAX_STATEMENT_CHARACTERS", 1_000_000)
+    monkeypatch.setattr(snapshot, "MAX_STATEMENTS", 100)
     return Snapshot(Version(1, 1, 1), NO_STRUCTURE, "")
 
 

@@ -12,8 +12,7 @@ import falcon
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
 from cms.http.answers.error_handlers import on_refused, write_errors
-from cms.http.requests.administrator_check import is_administrator
-from cms.http.requests.request import Request
+from cms.http.requests.request import Request, is_administrator
 from cms.store.store import Store
 
 log = logging.getLogger("cms")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import falcon
 
-from cms.access.endpoints import require_not_system
+from cms.access.guard import require_not_system
 from cms.errors import invalid_query
 from cms.http.requests.authenticator import TOKEN_PARAMETER
 from cms.http.requests.origins import SAFE_METHODS

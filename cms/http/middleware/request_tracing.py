@@ -8,9 +8,8 @@ from typing import Any
 import falcon
 
 from cms.http.answers.error_handlers import with_search
-from cms.http.requests.administrator_check import is_administrator
 from cms.http.requests.authenticator import Authenticator
-from cms.http.requests.request import UNSUPPORTED, Request
+from cms.http.requests.request import UNSUPPORTED, Request, is_administrator
 from cms.logs import log_request
 from cms.metrics.families import OTHER_METHOD
 from cms.store.store import Store

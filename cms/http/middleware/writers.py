@@ -5,7 +5,7 @@ from __future__ import annotations
 import falcon
 
 from cms.errors import Refused
-from cms.http.requests.host_identity import IdentifyFailed
+from cms.http.requests.authenticator import IdentifyFailed
 from cms.http.requests.origins import SAFE_METHODS
 from cms.http.requests.request import Request
 from cms.store.identity import ANONYMOUS

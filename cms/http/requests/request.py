@@ -13,10 +13,13 @@ from typing import Any
 import falcon
 
 from cms.access.ip_addresses import address
+from cms.database.error_mapping import Stale, UnexpectedError
+from cms.errors import Refused
 from cms.http.requests.authenticator import Authenticator
 from cms.rate_limits.limiter import RateLimiter
 from cms.rate_limits.windows import Usage
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
+from cms.store.store import Store
 from cms.tracing import RequestSpan
 
 # SEARCH means the same as the newer QUERY, and only QUERY is known to Falcon.
@@ -162,3 +165,16 @@ def _address(text: str) -> str | None:
     if host.count(":") == 1:
         host = host.partition(":")[0]
     return address(host)
+
+
+def is_administrator(store: Store, request: Request) -> bool:
+    """Tell whether an administrator calls; False for credentials that are no good."""
+    try:
+        identity = request.identity
+        # Most calls come from load balancers, whose calls need no lookup of the caller.
+        if identity.is_anonymous:
+            return False
+        store.require_administrator(identity)
+    except (Refused, Stale, UnexpectedError):
+        return False
+    return True

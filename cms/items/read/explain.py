@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from cms.access.endpoints import require_not_system
-from cms.access.guard import view_of
+from cms.access.guard import require_not_system, view_of
 from cms.access.guarded_rules import GuardedRule
 from cms.access.policy import ADMIN, FULL_GRANT, StoredGrant
 from cms.access.rules import guarded_rule

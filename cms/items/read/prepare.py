@@ -35,8 +35,7 @@ from cms.query.sql.statement import Statement, finish_statement
 from cms.schema.model import Kind
 from cms.schema.names import FieldName
 from cms.store.context import RequestContext
-from cms.store.snapshot import PreparedRead
-from cms.store.statement_caches import CachedStatement
+from cms.store.snapshot import CachedStatement, PreparedRead
 from cms.store.store import Store
 
 MAX_CACHED_SHAPE = 4_000

@@ -16,9 +16,8 @@ from cms.access.views import rules_of
 from cms.access.write_permissions import WritePermissions, has_all_covered, rule_of_grants
 from cms.database.connections import Fetch
 from cms.errors import forbidden, not_found
-from cms.items.write.complete.call_cache import CallCache
 from cms.items.write.complete.completing import RowCompleter
-from cms.items.write.complete.validating import PayloadValidator
+from cms.items.write.complete.validating import CallCache, PayloadValidator
 from cms.items.write.hooks import hooks_of
 from cms.items.write.stages.mutations import AuthorizedDelete, AuthorizedSet, RowId, RowSet
 from cms.items.write.stages.problems import Problems

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from cms import jsontext
-from cms.access.endpoints import require_not_system
+from cms.access.guard import require_not_system
 from cms.database.allowance import Allowance
 from cms.database.connections import Transaction
 from cms.errors import Inquiry, Problem, Refused, invalid_payload

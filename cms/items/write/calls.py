@@ -16,14 +16,14 @@ from cms.errors import not_found
 from cms.items.read.reads import Item
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.nested import CompletePayload
-from cms.items.write.parse.item_parsers import item_parser_of
 from cms.items.write.parse.payload_parser import PayloadParser
 from cms.items.write.run.refusal_diagnosis import InquirySet, refuse
 from cms.items.write.stages.parsed import Expects, ParsedSet
 from cms.items.write.stages.resolved_rows import ALL_NEW, StoredRows
 from cms.items.write.transaction.executor import Executor
 from cms.query.language.ast import EMPTY_QUERY, ParsedQuery
-from cms.schema.model import Collection
+from cms.query.plan.links import link_of, target_collections
+from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import ItemParser
 from cms.store.context import RequestContext
 from cms.store.identity import ClientInfo
@@ -177,3 +177,40 @@ def new_call(
     return WriteCall(
         store, context, client, collection, EMPTY_QUERY, authorizer, attempt, intent.history_action
     )
+
+
+def item_parser_of(
+    catalogue: Catalogue,
+    collection: Collection,
+    names: frozenset[str] | None,
+    *,
+    knows: Callable[[str], bool],
+) -> ItemParser:
+    """Return the parser of items for a caller who may name the fields `names`, None for all.
+
+    `knows` tells whether the caller has a permission on a collection. Any other collection is
+    refused like one that does not exist.
+    """
+
+    def relates(name: str) -> bool:
+        # A many-to-any field has no link without a target, but it has targets.
+        return bool(
+            link_of(catalogue, collection, name) or target_collections(catalogue, collection, name)
+        )
+
+    choices = _allowed_collections(catalogue, collection, knows)
+    return ItemParser(collection, relates, names=names, choices=choices)
+
+
+def _allowed_collections(
+    catalogue: Catalogue, collection: Collection, knows: Callable[[str], bool]
+) -> dict[str, list[str]]:
+    """Return the fields that name the collection of a many-to-any field, with the allowed names."""
+    allowed: dict[str, list[str]] = {}
+    for relation in catalogue.relations:
+        name = relation.one_collection_field
+        if relation.many_collection != collection.name or not name:
+            continue
+        if relation.one_allowed_collections:
+            allowed.setdefault(name, []).extend(filter(knows, relation.one_allowed_collections))
+    return allowed

@@ -27,7 +27,7 @@ from cms.items.write.transaction.event_runs import event_verbs, has_filter, json
 from cms.items.write.transaction.executor import Executor
 from cms.schema.model import Collection
 from cms.store.event_flows import CollectionEvents
-from cms.store.payload_filter import FilterEvent
+from cms.store.table_hooks import FilterEvent
 
 _NO_VALUES: Mapping[int, str] = {}
 

@@ -60,7 +60,7 @@ from cms.query.sql.write import SingleStatement, StoredRowTests
 from cms.schema.model import Catalogue, Collection, Kind
 from cms.store.counters import check_version
 from cms.store.fetching import cached_statement
-from cms.store.statement_caches import CachedStatement
+from cms.store.snapshot import CachedStatement
 
 _NEEDS_TRANSACTION = Statement("", (), (), ())
 """Stands in the cache for the statement of a shape whose writes take a transaction."""

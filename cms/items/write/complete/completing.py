@@ -15,7 +15,6 @@ from cms.access.policy import Grant
 from cms.access.views import grants_covering
 from cms.access.write_permissions import WritePermissions
 from cms.errors import Problem, forbidden
-from cms.items.write.complete.call_cache import CallCache
 from cms.items.write.complete.field_rules import FieldRules
 from cms.items.write.complete.plain_rows import (
     AutoFilling,
@@ -25,7 +24,7 @@ from cms.items.write.complete.plain_rows import (
     values_without_key,
 )
 from cms.items.write.complete.presets import PresetBinder
-from cms.items.write.complete.validating import PayloadValidator
+from cms.items.write.complete.validating import CallCache, PayloadValidator
 from cms.items.write.hooks import hooks_of
 from cms.items.write.stages.parsed import Owner, ParsedRow, ParsedSet
 from cms.items.write.stages.problems import Problems

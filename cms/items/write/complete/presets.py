@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from cms.access.policy import Grant
 from cms.errors import Refused, forbidden
-from cms.items.write.complete.call_cache import BoundPresets, CallCache
-from cms.items.write.complete.validating import PayloadValidator
+from cms.items.write.complete.validating import BoundPresets, CallCache, PayloadValidator
 from cms.items.write.hooks import hooks_of
 from cms.query.language.ast import (
     CallerKey,

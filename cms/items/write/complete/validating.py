@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from cms import jsontext
 from cms.access.guarded_rules import GuardedGrant
+from cms.access.policy import Actor, Grant
 from cms.database.connections import Fetch
 from cms.errors import Problem
-from cms.items.write.complete.call_cache import CallCache
 from cms.items.write.complete.caller_values import caller_values
 from cms.items.write.complete.field_rules import FieldRules, field_rules, filled_values
 from cms.items.write.stages.problems import Problems
@@ -18,7 +19,7 @@ from cms.items.write.stages.resolved_rows import ResolvedRow
 from cms.query.language.ast import CallerValue
 from cms.query.rules.validation import RuleContext, failures
 from cms.query.sql.locks import item_contents
-from cms.schema.auto_fields import missing
+from cms.schema.auto_fields import Writer, missing
 from cms.schema.model import Collection, Json
 from cms.store.context import RequestContext
 from cms.store.fetching import fetch_fragment
@@ -94,9 +95,9 @@ class PayloadValidator:
             after = {**before, **row.payload}
             # A change may make a condition hold, which then requires fields that it leaves out.
             missing_before = rules.missing_fields(before, rule_context)
-            for field in rules.missing_fields(after, rule_context):
-                if field not in missing_before:
-                    problems.add(missing(field), row.position)
+            for required in rules.missing_fields(after, rule_context):
+                if required not in missing_before:
+                    problems.add(missing(required), row.position)
 
     def values_of(self, paths: Iterable[CallerValue]) -> Mapping[CallerValue, tuple[object, ...]]:
         """Return the values that paths lead to; a call looks each path up only once.
@@ -117,3 +118,32 @@ class PayloadValidator:
             role=actor.role,
             caller_values=self.values_of(paths),
         )
+
+
+class BoundPresets(NamedTuple):
+    """The presets of a permission, with the values that their variables stand for.
+
+    The permission is kept alive because its `id` is a key of the cache: Python would give the
+    number of a freed object to another one.
+    """
+
+    grant: Grant
+    values: dict[str, object]
+
+
+@dataclass
+class CallCache:
+    """Lookups of one call, each made once and so with the same result for all rows.
+
+    `caller_values` are the values that paths from the caller lead to. `presets` are the bound
+    presets of permissions, by the identities of these.
+    """
+
+    actor: Actor
+    caller_values: dict[CallerValue, tuple[object, ...]] = field(default_factory=dict)
+    presets: dict[int, BoundPresets] = field(default_factory=dict)
+
+    @cached_property
+    def writer(self) -> Writer:
+        """The author and the time of the write; all rows of a call have the same time."""
+        return Writer.now(self.actor.user, self.actor.role)

@@ -18,7 +18,7 @@ from cms.schema.model import Collection
 from cms.store.context import RequestContext
 from cms.store.fetching import cached_statement, fetch_statement
 from cms.store.identity import ClientInfo
-from cms.store.statement_caches import CachedStatement
+from cms.store.snapshot import CachedStatement
 from cms.store.store import Store
 
 
