@@ -168,7 +168,7 @@ def policy_of(
     )
 
 
-def name_of(source: str) -> str:
+def policy_name(source: str) -> str:
     """Return the name of a policy that is made of `source` alone: its digest."""
     return sha256(source.encode()).hexdigest()
 

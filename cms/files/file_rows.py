@@ -16,8 +16,8 @@ from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.filtering import FlowFilter, flow_filter
 from cms.items.write.item_filters import check_deletion
-from cms.items.write.run.planning import plan_deletion
-from cms.items.write.run.running import run_plan
+from cms.items.write.run.mutation_sequence import deletion_sequence
+from cms.items.write.run.running import run_sequence
 from cms.items.write.stages.parsed import Expects
 from cms.items.write.transaction.executor import Executor
 from cms.items.write.transaction.named_keys import named_keys, require_selection, selection_of
@@ -190,7 +190,7 @@ def delete(
     fetch = executor.transaction.execute
     authorized = call.authorizer.authorize_delete(collection, keys, fetch)
     check_deletion(executor, collection, keys)
-    written = run_plan(executor, plan_deletion(authorized))
+    written = run_sequence(executor, deletion_sequence(authorized))
     return dict(written.deleted(collection))
 
 

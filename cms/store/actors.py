@@ -7,7 +7,7 @@ from typing import NamedTuple
 from cms import jsontext
 from cms.access.app_access import PUBLIC_SETTINGS_GRANT, app_grants
 from cms.access.ip_addresses import networks_of, require_address
-from cms.access.policy import ADMIN, Actor, Policy, grants_of, name_of, policy_of
+from cms.access.policy import ADMIN, Actor, Policy, grants_of, policy_name, policy_of
 from cms.database.connections import Fetch, Row
 from cms.database.statements import statement
 from cms.errors import forbidden, invalid_token
@@ -55,7 +55,7 @@ def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
     return admit(actor or _looked_up_actor(snapshot, identity, fetch), identity)
 
 
-def known_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
+def unchecked_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
     """Return a caller that may be unable to act; raises `Refused` for one that does not exist."""
     return snapshot.actors.get(identity.caller) or _looked_up_actor(snapshot, identity, fetch)
 
@@ -136,5 +136,5 @@ def _policy(row: _ActorRow) -> Policy:
     # Everybody may read the public part of the settings.
     grants.append(PUBLIC_SETTINGS_GRANT)
     # All of the above follows from these two.
-    name = name_of(f"{row.has_app_access} {row.permissions}")
+    name = policy_name(f"{row.has_app_access} {row.permissions}")
     return policy_of(name, grants, has_app_access=row.has_app_access)

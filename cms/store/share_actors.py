@@ -14,7 +14,7 @@ from cms.access.policy import (
     Policy,
     SharedItem,
     grants_of,
-    name_of,
+    policy_name,
     policy_of,
 )
 from cms.access.shares import all_grants, role_grants
@@ -78,7 +78,7 @@ def find_share(fetch: Fetch, identity: Identity) -> ShareRow | None:
 
 def _policy(row: ShareRow, catalogue: Catalogue) -> Policy:
     # All of the below follows from the row, which holds the version of the structure.
-    name = name_of(repr(row._replace(seconds_left=None)))
+    name = policy_name(repr(row._replace(seconds_left=None)))
     grants = all_grants(row.collection, catalogue)
     if not row.is_admin:
         grants = role_grants(grants_of(row.permissions), row.collection, catalogue)

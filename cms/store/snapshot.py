@@ -323,7 +323,9 @@ def load_snapshot(transaction: Transaction, *, before: Snapshot | None = None) -
     return snapshot
 
 
-def snapshot_at(transaction: Transaction, version: Version, *, before: Snapshot | None) -> Snapshot:
+def snapshot_after_advance(
+    transaction: Transaction, version: Version, *, before: Snapshot | None
+) -> Snapshot:
     """Return the snapshot of a transaction that has only moved the counter of structure so far.
 
     Loading the structure takes long. It is that of `before` if all counters were the same and no

@@ -23,7 +23,7 @@ from cms.store.current_version import current_version
 from cms.store.idempotency import Idempotency, find_stored_answer, lock_key, store_answer
 from cms.store.identity import Identity
 from cms.store.refusals import changing_structure
-from cms.store.snapshot import Snapshot, snapshot_at
+from cms.store.snapshot import Snapshot, snapshot_after_advance
 from cms.store.table_wait import TableWait
 
 T = TypeVar("T")
@@ -240,7 +240,7 @@ def _lock_structure(
     # The actor is read anew: the rights in the cache of a snapshot may be older than the lock.
     rows = transaction.execute(statement("find_actor"), identity.caller)
     # At READ COMMITTED, statements after the lock see what the change before has committed.
-    snapshot = snapshot_at(transaction, version, before=before)
+    snapshot = snapshot_after_advance(transaction, version, before=before)
     actor = admit(actor_of(snapshot, identity, rows), identity)
     # Once more, now that rights cannot change any more.
     require_admin(actor)

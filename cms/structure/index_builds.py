@@ -168,6 +168,7 @@ def _build_unless_interrupted(database: Database, job: int, missing: Build) -> b
         # This session has no time limit: another one has canceled the build.
         if not isinstance(error, Canceled | Deadlock):
             raise
+        let_others_pass(database)
         return False
     while True:
         try:

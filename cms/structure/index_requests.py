@@ -259,6 +259,9 @@ def _build_in_place_of_worker(database: Database, table: str) -> None:
         log.info("the indexes of %s are left to a worker: the service is closed", table)
     except (Refused, Stale) as error:
         log.warning("the indexes of %s are left to a worker: %s", table, error)
+    except Exception:
+        # The last line of a thread, whose error nobody else would report.
+        log.exception("the indexes of %s are left to a worker", table)
 
 
 def _outcome_of_build(database: Database, table: str, job: int) -> str:

@@ -281,7 +281,7 @@ WHERE attribute.attrelid = to_regclass(quote_ident($1::text))
   AND EXISTS (SELECT FROM pg_type WHERE oid = $3::text::regtype AND typcollation <> 0);
 
 -- name: lock_index_build
--- Whether the transaction may now build an index of the table. It does not wait: see `_index_build_lock`.
+-- Whether the transaction may now build an index of the table. It does not wait: see `index_build_lock`.
 SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' ' || $1::text, 2));
 
 -- name: invalid_indexes
@@ -297,6 +297,7 @@ JOIN pg_depend AS depend  -- an index over an expression names its columns only 
 JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = depend.refobjsubid
 WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND CASE WHEN $3::text IS NULL THEN attribute.attname = $2::text ELSE class.relname = $3::text END
+  AND class.relkind = 'i' -- that of a partitioned table becomes valid with those of its partitions
   AND index.indnkeyatts = 1
   AND index.indpred IS NULL
   AND NOT index.indisvalid

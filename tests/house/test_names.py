@@ -45,16 +45,6 @@ def test_no_name_is_a_word_that_could_be_anything() -> None:
     assert vague == []
 
 
-def test_no_two_modules_have_the_same_name() -> None:
-    names = Counter(
-        module.path.stem
-        for module in source_modules("cms")
-        if str(module.path.parent) not in NAMED_AFTER_WHAT_THEY_SERVE
-    )
-    repeated = {name for name, count in names.items() if count > 1}
-    assert repeated == set(SHARED_MODULE_NAMES)
-
-
 def test_no_two_types_have_the_same_name() -> None:
     # A private class of the same name would be read as the public one.
     names = Counter(

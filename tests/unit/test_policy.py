@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cms.access.policy import grant_of, grants_of, name_of, policy_of
+from cms.access.policy import grant_of, grants_of, policy_name, policy_of
 from cms.query.language.ast import EVERYTHING, NOTHING
 from cms.query.rules.payload_rules import parse_rule
 from cms.query.rules.resolved_rules import resolve_rule
@@ -79,4 +79,4 @@ def test_permissions_that_are_no_list_are_none() -> None:
 
 
 def test_what_python_takes_for_equal_are_other_names() -> None:
-    assert len({name_of(text) for text in ("1", "true", "1.0", "1")}) == 3
+    assert len({policy_name(text) for text in ("1", "true", "1.0", "1")}) == 3

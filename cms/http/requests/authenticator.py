@@ -36,7 +36,7 @@ class _VerifiedToken(NamedTuple):
 
 
 class Authenticator:
-    """Identifies callers from their requests alone; the store checks whether that user may act.
+    """Identifies callers from their requests alone; the store checks whether they may act.
 
     `seal` is the key of digests of requests that are stored: a body may hold a password, which
     nobody must be able to guess from them.

@@ -12,7 +12,7 @@ from cms.processes.memory import note_memory_use
 def json_body(answer: Mapping[str, object], max_bytes: int | None) -> bytes:
     """Return an answer as JSON; raises `Refused` INVALID_QUERY for one that is too large.
 
-    Without a limit the work that it reports is already done.
+    `max_bytes` is None for one that reports work which is done and cannot be refused any more.
     """
     body = jsontext.dumps(answer)
     # The memory of a large body goes back to the system once the answer is sent.

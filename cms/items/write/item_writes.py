@@ -25,8 +25,8 @@ from cms.items.write.filtering import flow_filter, has_filters
 from cms.items.write.item_filters import check_deletion, filtered_set
 from cms.items.write.nested import CompletePayload, write_tree
 from cms.items.write.parse.payload_parser import PayloadParser
-from cms.items.write.run.planning import plan_deletion
-from cms.items.write.run.running import run_plan
+from cms.items.write.run.mutation_sequence import deletion_sequence
+from cms.items.write.run.running import run_sequence
 from cms.items.write.stages.parsed import Expects, ParsedSet
 from cms.items.write.stages.problems import WHOLE_ITEM, key_change_problem
 from cms.items.write.stages.resolved_rows import StoredRows
@@ -65,7 +65,7 @@ class ReadyWrite(NamedTuple):
 def create(call: WriteCall, items: Sequence[object]) -> WrittenItems:
     """Create items."""
     call, payload = _ready_creation(call, items)
-    if payload.related is None and not call.attempt.has_begun:
+    if _may_be_one_statement(call, payload):
         written = single_statement.insert(call, payload.root)
         if written:
             return written.items
@@ -100,8 +100,7 @@ def update(call: WriteCall, key: str, item: object, *, if_match: str | None = No
         payload = complete_update(call, parse_payload(call, [item], Expects.PRESENT), [key])
     if flow is None and if_match is not None:
         call = require_match(call, key, if_match)
-    # A revert has a history action of its own, which only the transaction writes.
-    if not (payload.related or call.history_action or call.attempt.has_begun):
+    if _may_be_one_statement(call, payload):
         written = single_statement.update(call, payload.root)
         if written:
             return written.items
@@ -298,9 +297,15 @@ def delete_items(call: WriteCall, executor: Executor, keys: Sequence[str]) -> No
     fetch = executor.transaction.execute
     authorized = call.authorizer.authorize_delete(call.collection, keys, fetch)
     check_deletion(executor, call.collection, keys)
-    run_plan(executor, plan_deletion(authorized))
+    run_sequence(executor, deletion_sequence(authorized))
     # Hooks look at what is left: deleting may not take the last administrator, for example.
     call.authorizer.run_after_hook(call.collection, fetch)
+
+
+def _may_be_one_statement(call: WriteCall, payload: CompletePayload) -> bool:
+    """Tell whether a write may do without a transaction, if `single_statement` can do it."""
+    # A revert has a history action of its own, which only the transaction writes.
+    return not (payload.related or call.history_action or call.attempt.has_begun)
 
 
 # If-Match

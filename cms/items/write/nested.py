@@ -1,4 +1,4 @@
-"""Writes a payload in a transaction: resolve, authorize, plan, run, check.
+"""Writes a payload in a transaction: resolve, authorize, order, run, check.
 
 Everything that the service finds wrong with a payload is refused together, before anything is
 written. The rules of permissions on written rows are checked last.
@@ -20,9 +20,9 @@ from cms.items.write.item_filters import check_deletion
 from cms.items.write.parse.payload_parser import PayloadParser
 from cms.items.write.resolving import Resolver
 from cms.items.write.run.many_to_any import check_many_to_any
-from cms.items.write.run.planning import plan_mutations
+from cms.items.write.run.mutation_sequence import mutation_sequence
 from cms.items.write.run.refusal_diagnosis import InquirySet, refuse
-from cms.items.write.run.running import run_plan
+from cms.items.write.run.running import run_sequence
 from cms.items.write.stages.mutations import AuthorizedDelete, AuthorizedSet, RowSet
 from cms.items.write.stages.parsed import ParsedSet
 from cms.items.write.stages.problems import with_position
@@ -66,14 +66,14 @@ def write_tree(
     refuse(
         payload.parser.problems, catalogue, inquiry_sets, is_permitted=context.actor.policy.is_admin
     )
-    plan = plan_mutations(catalogue, authorized)
+    sequence = mutation_sequence(catalogue, authorized)
     with _explaining_conflicts(executor.store):
-        written = run_plan(executor, plan)
+        written = run_sequence(executor, sequence)
     # Rules may look at any row of the call, so they are tried when all are written.
-    with _locating_refusals(plan.sets, written):
-        for row_set in plan.sets:
+    with _locating_refusals(sequence.sets, written):
+        for row_set in sequence.sets:
             authorizer.check(written, row_set, executor.transaction.execute)
-    return written.keys(plan.sets[0])
+    return written.keys(sequence.sets[0])
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def column_by_key(
         "SELECT t.{0}::text, t.{1}::{4}::text FROM {2} AS t WHERE t.{0} = ANY ({3})",
         name(collection.key.name),
         name(column),
-        name(collection.name),
+        rows_of(collection.name),
         arguments.column(0, key_cast(collection.key)),
         text(cast),
     )
@@ -73,7 +73,7 @@ def stored_keys(collection: Collection, arguments: ArgumentSlots) -> Fragment:
         "FROM (SELECT unnest({2}) AS key, unnest({3}) AS value) AS sent "
         "JOIN {1} AS t ON t.{0} = sent.value",
         name(collection.key.name),
-        name(collection.name),
+        rows_of(collection.name),
         arguments.column(0, "text"),
         arguments.column(1, key_cast(collection.key)),
     )
@@ -89,7 +89,7 @@ def list_values(collection: Collection, far: str, arguments: ArgumentSlots) -> F
         "FROM (SELECT unnest({4}) AS value, unnest({5}) AS stored) AS named "
         "JOIN {1} AS t ON t.{2} = named.stored WHERE t.{0} = ANY ({3})",
         name(collection.key.name),
-        name(collection.name),
+        rows_of(collection.name),
         name(far),
         arguments.column(0, key_cast(collection.key)),
         arguments.column(1, "text"),
@@ -104,21 +104,23 @@ def history_key(collection: Collection, key: str) -> Fragment:
     return fill(
         shape,
         name(collection.key.name),
-        name(collection.name),
+        rows_of(collection.name),
         param(key, key_cast(collection.key)),
     )
 
 
 def last_key(collection: Collection) -> Fragment:
     """Print the read of the largest key, as text."""
-    return fill("SELECT max({0})::text FROM {1}", name(collection.key.name), name(collection.name))
+    return fill(
+        "SELECT max({0})::text FROM {1}", name(collection.key.name), rows_of(collection.name)
+    )
 
 
 def singleton_key(collection: Collection) -> Fragment:
     """Print the read of the key of a singleton's row."""
     return fill(
         "SELECT {1}::text FROM {0} ORDER BY {1} LIMIT 1",
-        name(collection.name),
+        rows_of(collection.name),
         name(collection.key.name),
     )
 

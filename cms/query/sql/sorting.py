@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, name, param, text
 from cms.query.sql.arguments import key_cast
+from cms.query.sql.columns import rows_of
 from cms.query.sql.write_history import (
     HistoryEntry,
     Step,
@@ -19,7 +20,11 @@ def position_of(collection: Collection, sort: Field, key: str) -> Fragment:
     """Print the read of an item's position; there is no row without the item."""
     shape = "SELECT {2}::text FROM {0} WHERE {1} = {3}"
     return fill(
-        shape, name(collection.name), _key(collection), name(sort.name), _key_param(collection, key)
+        shape,
+        rows_of(collection.name),
+        _key(collection),
+        name(sort.name),
+        _key_param(collection, key),
     )
 
 
@@ -30,7 +35,11 @@ def has_ambiguous_order(collection: Collection, sort: Field, low: str, high: str
         " OR (SELECT count(*) > count(DISTINCT {1}) FROM {0} WHERE {1} BETWEEN {2} AND {3})"
     )
     return fill(
-        shape, name(collection.name), name(sort.name), param(low, "bigint"), param(high, "bigint")
+        shape,
+        rows_of(collection.name),
+        name(sort.name),
+        param(low, "bigint"),
+        param(high, "bigint"),
     )
 
 

@@ -1,6 +1,6 @@
-"""Runs the mutations of a plan in a transaction.
+"""Runs the mutations of a sequence in a transaction.
 
-The plan itself does not change: keys, values and revisions that become known are collected in
+The sequence itself does not change: keys, values and revisions that become known are collected in
 `WrittenRows`, from where later mutations take the keys that they refer to.
 """
 
@@ -15,7 +15,7 @@ from cms.items.write.stages.mutations import (
     DeferredUpdate,
     Delete,
     Insert,
-    MutationPlan,
+    MutationSequence,
     Reference,
     RowId,
     RowSet,
@@ -38,20 +38,20 @@ from cms.schema.payload import MutableRowValues, RowValues
 from cms.store.table_hooks import keys_of
 
 
-def run_plan(executor: Executor, plan: MutationPlan) -> WrittenRows:
-    """Run the mutations of a plan in their order, and return what they have written.
+def run_sequence(executor: Executor, sequence: MutationSequence) -> WrittenRows:
+    """Run the mutations of a sequence in their order, and return what they have written.
 
     Raises `Conflict` for a value that the database refuses, with its row as far as can be told and
-    an inquiry about all rows of the plan, and `Refused` for a row that is gone.
+    an inquiry about all rows of the sequence, and `Refused` for a row that is gone.
     """
-    run = _PlanRun(executor, plan)
+    run = _SequenceRun(executor, sequence)
     try:
         run.run()
     except Conflict as conflict:
         catalogue = executor.context.snapshot.catalogue
         # Keys that were known by then are kept, although the rows are undone.
         sets: list[InquirySet] = []
-        for row_set in plan.sets:
+        for row_set in sequence.sets:
             rows = list(run.written.rows(row_set))
             sets.append(InquirySet(row_set.collection, rows))
         inquire_on_conflict(conflict, catalogue, sets)
@@ -60,23 +60,23 @@ def run_plan(executor: Executor, plan: MutationPlan) -> WrittenRows:
     return run.written
 
 
-class _PlanRun:
-    """A plan under way in its transaction."""
+class _SequenceRun:
+    """A sequence under way in its transaction."""
 
-    def __init__(self, executor: Executor, plan: MutationPlan) -> None:
+    def __init__(self, executor: Executor, sequence: MutationSequence) -> None:
         self._executor = executor
-        self._plan = plan
-        self.written = WrittenRows(plan.sets)
+        self._sequence = sequence
+        self.written = WrittenRows(sequence.sets)
 
     def run(self) -> None:
         """Run all mutations."""
         collections = self._executor.context.snapshot.catalogue.collections
         # Before all inserts: one of them could draw a key that a later one brings.
-        for name, keys in self._plan.new_keys.items():
+        for name, keys in self._sequence.new_keys.items():
             advance_keys(self._executor, collections[name], list(keys))
-        for mutation in self._plan.mutations:
+        for mutation in self._sequence.mutations:
             self._run(mutation)
-        for deferred in self._plan.deferred:
+        for deferred in self._sequence.deferred:
             self._set_deferred(deferred)
 
     def link_revisions(self) -> None:
@@ -138,7 +138,7 @@ class _PlanRun:
 
     def _with_references(self, target: RowSet) -> list[RowValues]:
         filled: list[RowValues] = [row.values for row in target.rows]
-        # Values of the plan must not change, and only some rows may have a reference.
+        # Values of the sequence must not change, and only some rows may have a reference.
         copies: dict[int, MutableRowValues] = {}
         for reference in target.references:
             column = self._column(reference)
@@ -152,7 +152,7 @@ class _PlanRun:
 
     def _column(self, reference: Reference) -> dict[int, str | None]:
         """Return what written rows hold in the column that others refer to, by their numbers."""
-        collection = self._plan.sets[reference.target].collection
+        collection = self._sequence.sets[reference.target].collection
         keys: dict[int, str | None] = {}
         for _, number in reference.pairs:
             # Several rows may refer to the same one.

@@ -1,7 +1,7 @@
 """The last stages of a write before it runs: authorized rows, and the mutations that write them.
 
-In cms/items/write/run, planning.py turns authorized rows into a plan, and running.py runs it. Its
-values never change; keys that become known while it runs are kept in `WrittenRows`.
+In cms/items/write/run, mutation_sequence.py turns authorized rows into a sequence, and running.py
+runs it. Its values never change; keys that become known while it runs are kept in `WrittenRows`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class AuthorizedSet(NamedTuple):
 
 
 class RowId(NamedTuple):
-    """A row of a plan: the number of its set, and its own number in that set."""
+    """A row of a sequence: the number of its set, and its own number in that set."""
 
     set: int
     row: int
@@ -72,8 +72,8 @@ class Reference:
 class RowSet:
     """Authorized rows of one collection, and their references to rows that are written before.
 
-    `number` is that of the set in its plan, `owners` the number of the set above it. `rules` are
-    those of `AuthorizedSet`.
+    `number` is that of the set in its sequence, `owners` the number of the set above it. `rules`
+    are those of `AuthorizedSet`.
     """
 
     number: int
@@ -118,11 +118,11 @@ class DeferredUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class MutationPlan:
+class MutationSequence:
     """The mutations of one call in their order, and the sets of rows that they write.
 
     The first set has the items of the call, unless it only deletes. `new_keys` are the keys that
-    new rows have before they are written, by collection; it is empty for a plan of one set.
+    new rows have before they are written, by collection; it is empty for a sequence of one set.
     """
 
     # By their numbers: `RowSet.number` is the index here.

@@ -160,8 +160,8 @@ def deletes_dropped(link: Link) -> bool:
 def walk_sets(resolved: ResolvedSet) -> Iterator[ResolvedSet]:
     """Yield all sets of a tree, each before the sets below it.
 
-    Planning numbers the sets in this order, so `_Planner` (cms/items/write/run/planning.py) must
-    visit them in the same order.
+    Their numbers are in this order, and `_SequenceBuilder`
+    (cms/items/write/run/mutation_sequence.py) must visit them in the same one.
     """
     yield resolved
     for to_one in resolved.to_one:

@@ -1,4 +1,4 @@
-"""The last stage of a write: keys, values and revisions of the rows of a plan."""
+"""The last stage of a write: keys, values and revisions of the rows of a sequence."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cms.store.table_hooks import keys_of
 
 
 class WrittenRows:
-    """The keys, values and revisions of the rows of a plan, as they become known while it runs.
+    """The keys, values and revisions of the rows of a sequence, as they become known while it runs.
 
-    A row that is not written yet has the key and the values of the plan, and no revision.
+    A row that is not written yet has the key and the values of the sequence, and no revision.
     """
 
     def __init__(self, sets: Sequence[RowSet]) -> None:
@@ -45,13 +45,13 @@ class WrittenRows:
         self._values[target.number] = values
 
     def values_of(self, target: RowSet) -> Sequence[RowValues] | None:
-        """Return the values of a set, or None if they are still those of the plan."""
+        """Return the values of a set, or None if they are still those of the sequence."""
         return self._values.get(target.number)
 
     def add_values(self, row_id: RowId, values: RowValues) -> None:
         """Add values of a row that are set by a second statement, after all rows are written."""
-        planned = values_of(self._sets[row_id.set].rows)
-        set_values = self._values.setdefault(row_id.set, planned)
+        unwritten = values_of(self._sets[row_id.set].rows)
+        set_values = self._values.setdefault(row_id.set, unwritten)
         set_values[row_id.row] = {**set_values[row_id.row], **values}
 
     def add_revision(self, row_id: RowId, revision: int | None) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cms.access.guarded_rules import NO_ROWS
-from cms.items.write.run.planning import plan_mutations
+from cms.items.write.run.mutation_sequence import mutation_sequence
 from cms.items.write.stages.mutations import (
     AuthorizedDelete,
     AuthorizedSet,
     Delete,
     Insert,
-    MutationPlan,
+    MutationSequence,
     Reference,
     RowId,
     Update,
@@ -66,8 +66,8 @@ def pages(
     return ResolvedToMany("pages", link(BOOKS, "pages"), elements, pairs, dropped or {}, leaving)
 
 
-def plan_of(root: ResolvedSet, catalogue: Catalogue = LIBRARY) -> MutationPlan:
-    return plan_mutations(catalogue, [authorized_set(each) for each in walk_sets(root)])
+def sequence_of(root: ResolvedSet, catalogue: Catalogue = LIBRARY) -> MutationSequence:
+    return mutation_sequence(catalogue, [authorized_set(each) for each in walk_sets(root)])
 
 
 def authorized_set(resolved: ResolvedSet) -> AuthorizedSet:
@@ -79,10 +79,10 @@ def authorized_set(resolved: ResolvedSet) -> AuthorizedSet:
     return AuthorizedSet(resolved, resolved.rows, deletes=deletes)
 
 
-def steps(plan: MutationPlan) -> list[tuple[object, ...]]:
+def steps(sequence: MutationSequence) -> list[tuple[object, ...]]:
     """Return the mutations by kind, collection, and the numbers or keys of their rows."""
     described: list[tuple[object, ...]] = []
-    for mutation in plan.mutations:
+    for mutation in sequence.mutations:
         if isinstance(mutation, Delete):
             described.append(("delete", mutation.collection.name, list(mutation.keys)))
         else:
@@ -97,33 +97,33 @@ def steps(plan: MutationPlan) -> list[tuple[object, ...]]:
 
 
 def test_new_rows_are_inserted_before_stored_ones_are_updated() -> None:
-    plan = plan_of(ResolvedSet(BOOKS, 0, [stored("1", title="a"), new(id="5"), new()]))
-    assert steps(plan) == [("insert", "books", [1, 2]), ("update", "books", [0])]
-    (books,) = plan.sets
+    sequence = sequence_of(ResolvedSet(BOOKS, 0, [stored("1", title="a"), new(id="5"), new()]))
+    assert steps(sequence) == [("insert", "books", [1, 2]), ("update", "books", [0])]
+    (books,) = sequence.sets
     assert (books.number, books.references, books.owners) == (0, (), None)
-    assert (plan.deferred, plan.new_keys) == ((), {})
+    assert (sequence.deferred, sequence.new_keys) == ((), {})
 
 
 def test_an_item_of_the_call_is_updated_though_nothing_was_sent_for_it() -> None:
-    plan = plan_of(ResolvedSet(BOOKS, 0, [stored("1")]))
-    assert steps(plan) == [("update", "books", [0])]
+    sequence = sequence_of(ResolvedSet(BOOKS, 0, [stored("1")]))
+    assert steps(sequence) == [("update", "books", [0])]
 
 
 def test_a_related_item_that_was_only_named_is_left_alone() -> None:
     authors = ResolvedSet(AUTHORS, 1, [stored("7"), stored("8", name="x")])
     by_both = objects(BOOKS, "author", authors, [(0, 0), (1, 1)])
-    plan = plan_of(ResolvedSet(BOOKS, 0, [new(), new()], to_one=(by_both,)))
-    assert steps(plan) == [("update", "authors", [1]), ("insert", "books", [0, 1])]
+    sequence = sequence_of(ResolvedSet(BOOKS, 0, [new(), new()], to_one=(by_both,)))
+    assert steps(sequence) == [("update", "authors", [1]), ("insert", "books", [0, 1])]
 
 
 def test_the_rules_of_rows_go_with_them() -> None:
     books = ResolvedSet(BOOKS, 0, [new(), new()])
-    plan = plan_mutations(LIBRARY, [AuthorizedSet(books, books.rows, {1: NO_ROWS})])
-    assert plan.sets[0].rules == {1: NO_ROWS}
+    sequence = mutation_sequence(LIBRARY, [AuthorizedSet(books, books.rows, {1: NO_ROWS})])
+    assert sequence.sets[0].rules == {1: NO_ROWS}
 
 
 def test_a_row_that_is_missing_is_not_updated() -> None:
-    assert steps(plan_of(ResolvedSet(BOOKS, 0, [stored(None, title="a")]))) == []
+    assert steps(sequence_of(ResolvedSet(BOOKS, 0, [stored(None, title="a")]))) == []
 
 
 # Related rows
@@ -133,9 +133,9 @@ def test_what_rows_point_to_is_written_first_and_gives_them_its_keys() -> None:
     authors = ResolvedSet(AUTHORS, 1, [new(name="x")])
     by_it = objects(BOOKS, "author", authors, [(0, 0), (1, 0)])
     books = [new(author=PENDING_KEY), new(author=PENDING_KEY)]
-    plan = plan_of(ResolvedSet(BOOKS, 0, books, to_one=(by_it,)))
-    assert steps(plan) == [("insert", "authors", [0]), ("insert", "books", [0, 1])]
-    root, target = plan.sets
+    sequence = sequence_of(ResolvedSet(BOOKS, 0, books, to_one=(by_it,)))
+    assert steps(sequence) == [("insert", "authors", [0]), ("insert", "books", [0, 1])]
+    root, target = sequence.sets
     assert (root.collection, target.collection) == (BOOKS, AUTHORS)
     assert root.references == (Reference("author", target.number, "id", [(0, 0), (1, 0)]),)
     assert target.owners == root.number
@@ -143,9 +143,9 @@ def test_what_rows_point_to_is_written_first_and_gives_them_its_keys() -> None:
 
 def test_lists_are_written_after_their_owners_and_take_their_keys() -> None:
     listed = pages(new(book=PENDING_KEY), new(book=PENDING_KEY), pairs=[(0, 0), (1, 1)])
-    plan = plan_of(ResolvedSet(BOOKS, 0, [new(), new()], to_many=(listed,)))
-    assert steps(plan) == [("insert", "books", [0, 1]), ("insert", "pages", [0, 1])]
-    root, elements = plan.sets
+    sequence = sequence_of(ResolvedSet(BOOKS, 0, [new(), new()], to_many=(listed,)))
+    assert steps(sequence) == [("insert", "books", [0, 1]), ("insert", "pages", [0, 1])]
+    root, elements = sequence.sets
     # A reference names the row that points first: here the element.
     assert elements.references == (Reference("book", root.number, "id", [(0, 0), (1, 1)]),)
     assert elements.owners == root.number
@@ -153,19 +153,19 @@ def test_lists_are_written_after_their_owners_and_take_their_keys() -> None:
 
 def test_an_element_that_stays_in_its_list_takes_no_key() -> None:
     listed = pages(stored("5", text="x"), stored("6", book=PENDING_KEY), pairs=[(0, 0), (0, 1)])
-    plan = plan_of(ResolvedSet(BOOKS, 0, [stored("1")], to_many=(listed,)))
-    assert plan.sets[1].references == (Reference("book", 0, "id", [(1, 0)]),)
+    sequence = sequence_of(ResolvedSet(BOOKS, 0, [stored("1")], to_many=(listed,)))
+    assert sequence.sets[1].references == (Reference("book", 0, "id", [(1, 0)]),)
 
 
 def test_rows_that_leave_a_list_are_deleted_before_new_ones_take_their_place() -> None:
     listed = pages(new(book=PENDING_KEY), pairs=[(1, 0)], dropped={"5": 0, "6": 1})
-    plan = plan_of(ResolvedSet(BOOKS, 0, [stored("1"), stored("2")], to_many=(listed,)))
-    assert steps(plan) == [
+    sequence = sequence_of(ResolvedSet(BOOKS, 0, [stored("1"), stored("2")], to_many=(listed,)))
+    assert steps(sequence) == [
         ("update", "books", [0, 1]),
         ("delete", "pages", ["5", "6"]),
         ("insert", "pages", [0]),
     ]
-    delete = plan.mutations[1]
+    delete = sequence.mutations[1]
     assert isinstance(delete, Delete)
     assert delete.owners == {"5": RowId(0, 0), "6": RowId(0, 1)}
 
@@ -174,13 +174,13 @@ def test_rows_that_are_unlinked_change_before_new_ones_take_their_place() -> Non
     listed = pages(
         new(book=PENDING_KEY), pairs=[(0, 0)], dropped={"5": 0}, unlinked=[stored("5", book=None)]
     )
-    plan = plan_of(ResolvedSet(BOOKS, 0, [stored("1")], to_many=(listed,)))
-    assert steps(plan) == [
+    sequence = sequence_of(ResolvedSet(BOOKS, 0, [stored("1")], to_many=(listed,)))
+    assert steps(sequence) == [
         ("update", "books", [0]),
         ("update", "pages", [0]),
         ("insert", "pages", [0]),
     ]
-    assert [(each.number, each.owners) for each in plan.sets] == [(0, None), (1, 0), (2, 0)]
+    assert [(each.number, each.owners) for each in sequence.sets] == [(0, None), (1, 0), (2, 0)]
 
 
 def test_the_order_holds_at_every_level() -> None:
@@ -189,18 +189,18 @@ def test_the_order_holds_at_every_level() -> None:
     authors = ResolvedSet(AUTHORS, 1, [new(agent=PENDING_KEY)], to_one=(with_agent,))
     by_it = objects(BOOKS, "author", authors, [(0, 0)])
     listed = pages(new(book=PENDING_KEY), pairs=[(0, 0)])
-    plan = plan_of(
+    sequence = sequence_of(
         ResolvedSet(BOOKS, 0, [new(author=PENDING_KEY)], to_one=(by_it,), to_many=(listed,))
     )
-    assert steps(plan) == [
+    assert steps(sequence) == [
         ("insert", "authors", [0]),
         ("insert", "authors", [0]),
         ("insert", "books", [0]),
         ("insert", "pages", [0]),
     ]
     # Sets have the numbers in which a walk from the root meets them.
-    assert [each.number for each in plan.sets] == [0, 1, 2, 3]
-    written = [step.target.number for step in plan.mutations if isinstance(step, Insert)]
+    assert [each.number for each in sequence.sets] == [0, 1, 2, 3]
+    written = [step.target.number for step in sequence.mutations if isinstance(step, Insert)]
     assert written == [2, 1, 0, 3]
 
 
@@ -212,8 +212,8 @@ def test_a_new_row_names_the_collection_of_its_many_to_any_object() -> None:
         new(topic=PENDING_KEY, topic_kind="authors"),
         stored("3", topic=PENDING_KEY),
     ]
-    plan = plan_of(ResolvedSet(BOOKS, 0, books, to_one=(about,)))
-    kinds = [row.values.get("topic_kind") for row in plan.sets[0].rows]
+    sequence = sequence_of(ResolvedSet(BOOKS, 0, books, to_one=(about,)))
+    kinds = [row.values.get("topic_kind") for row in sequence.sets[0].rows]
     assert kinds == ["topics", "authors", None]
 
 
@@ -231,29 +231,29 @@ def sequels(*rows: ResolvedRow) -> ResolvedSet:
 def test_new_keys_are_reported_by_collection_where_several_sets_are_written() -> None:
     authors = ResolvedSet(AUTHORS, 1, [new(id="7"), stored("8", name="x"), new(name="y")])
     by_them = objects(BOOKS, "author", authors, [(0, 0), (1, 1), (2, 2)])
-    plan = plan_of(ResolvedSet(BOOKS, 0, [new(id="1"), new(), new()], to_one=(by_them,)))
-    assert plan.new_keys == {"authors": {"7"}, "books": {"1"}}
+    sequence = sequence_of(ResolvedSet(BOOKS, 0, [new(id="1"), new(), new()], to_one=(by_them,)))
+    assert sequence.new_keys == {"authors": {"7"}, "books": {"1"}}
 
 
 def test_a_reference_to_a_row_of_a_later_statement_is_set_at_the_end() -> None:
-    plan = plan_of(sequels(new(id="1", sequel="2"), new(id="2")))
-    _, books = plan.sets
+    sequence = sequence_of(sequels(new(id="1", sequel="2"), new(id="2")))
+    _, books = sequence.sets
     assert books.rows[0].values == {"id": "1", "sequel": None}
-    (deferred,) = plan.deferred
+    (deferred,) = sequence.deferred
     assert deferred.collection == BOOKS
     assert deferred.values == {RowId(books.number, 0): {"sequel": "2"}}
 
 
 def test_rows_of_one_statement_may_refer_to_each_other() -> None:
-    plan = plan_of(sequels(new(id="1", sequel="2"), new(id="2", sequel="1")))
-    assert plan.deferred == ()
-    assert plan.sets[1].rows[0].values == {"id": "1", "sequel": "2"}
+    sequence = sequence_of(sequels(new(id="1", sequel="2"), new(id="2", sequel="1")))
+    assert sequence.deferred == ()
+    assert sequence.sets[1].rows[0].values == {"id": "1", "sequel": "2"}
 
 
 def test_a_reference_to_a_row_that_is_written_already_is_not_deferred() -> None:
-    assert plan_of(sequels(new(id="2"), new(id="1", sequel="2"))).deferred == ()
+    assert sequence_of(sequels(new(id="2"), new(id="1", sequel="2"))).deferred == ()
     # New rows come before stored ones.
-    assert plan_of(sequels(stored("1", sequel="2"), new(id="2"))).deferred == ()
+    assert sequence_of(sequels(stored("1", sequel="2"), new(id="2"))).deferred == ()
 
 
 def test_nothing_is_left_of_a_change_that_is_deferred_whole() -> None:
@@ -267,9 +267,9 @@ def test_nothing_is_left_of_a_change_that_is_deferred_whole() -> None:
     )
     listed = ResolvedToMany("books", link(AUTHORS, "books"), listed_books, [], {}, None)
     root = ResolvedSet(AUTHORS, 1, [stored("1", agent="9")], to_many=(listed,))
-    plan = plan_of(root)
-    assert steps(plan) == [("insert", "authors", [0]), ("insert", "books", [0])]
-    assert [dict(update.values) for update in plan.deferred] == [{RowId(0, 0): {"agent": "9"}}]
+    sequence = sequence_of(root)
+    assert steps(sequence) == [("insert", "authors", [0]), ("insert", "books", [0])]
+    assert [dict(update.values) for update in sequence.deferred] == [{RowId(0, 0): {"agent": "9"}}]
 
 
 def test_a_new_row_keeps_a_reference_that_its_column_requires() -> None:
@@ -281,6 +281,6 @@ def test_a_new_row_keeps_a_reference_that_its_column_requires() -> None:
     root = sequels(new(id="1", sequel="2"), new(id="2"))
     elements = root.to_many[0].elements._replace(collection=books)
     strict = root._replace(to_many=(replace(root.to_many[0], elements=elements),))
-    plan = plan_of(strict, catalogue)
-    assert plan.deferred == ()
-    assert plan.sets[1].rows[0].values["sequel"] == "2"
+    sequence = sequence_of(strict, catalogue)
+    assert sequence.deferred == ()
+    assert sequence.sets[1].rows[0].values["sequel"] == "2"

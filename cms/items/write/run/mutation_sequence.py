@@ -15,7 +15,7 @@ from cms.items.write.stages.mutations import (
     AuthorizedSet,
     Delete,
     Insert,
-    MutationPlan,
+    MutationSequence,
     Reference,
     RowId,
     RowSet,
@@ -30,25 +30,27 @@ from cms.items.write.transaction.row_indexes import at_indexes
 from cms.schema.model import Catalogue
 
 
-def plan_mutations(catalogue: Catalogue, authorized: Sequence[AuthorizedSet]) -> MutationPlan:
-    """Return the plan that writes a tree, whose sets are in the order of `walk_sets`."""
+def mutation_sequence(
+    catalogue: Catalogue, authorized: Sequence[AuthorizedSet]
+) -> MutationSequence:
+    """Return the sequence that writes a tree, whose sets are in the order of `walk_sets`."""
     new_keys = _new_keys(authorized)
-    planner = _Planner(authorized, DeferredKeys(catalogue, new_keys))
-    planner.add_set()
+    builder = _SequenceBuilder(authorized, DeferredKeys(catalogue, new_keys))
+    builder.add_set()
     # Several sets may be rows of one collection. Keys that the database draws for an earlier
     # statement must not be those that rows of a later one have already.
     is_flat = len(authorized) == 1
-    return MutationPlan(
-        tuple(at_indexes(planner.sets, sorted(planner.sets))),
-        tuple(planner.mutations),
-        planner.deferred_keys.updates(),
+    return MutationSequence(
+        tuple(at_indexes(builder.sets, sorted(builder.sets))),
+        tuple(builder.mutations),
+        builder.deferred_keys.updates(),
         {} if is_flat else new_keys,
     )
 
 
-def plan_deletion(authorized: AuthorizedDelete) -> MutationPlan:
-    """Return the plan that deletes rows, which are in no list of a payload."""
-    return MutationPlan(mutations=(Delete(authorized.collection, authorized.keys),))
+def deletion_sequence(authorized: AuthorizedDelete) -> MutationSequence:
+    """Return the sequence that deletes rows, which are in no list of a payload."""
+    return MutationSequence(mutations=(Delete(authorized.collection, authorized.keys),))
 
 
 def _new_keys(authorized: Iterable[AuthorizedSet]) -> dict[str, frozenset[str]]:
@@ -64,8 +66,8 @@ def _new_keys(authorized: Iterable[AuthorizedSet]) -> dict[str, frozenset[str]]:
     return new_keys
 
 
-class _Planner:
-    """A plan in the making.
+class _SequenceBuilder:
+    """A sequence in the making.
 
     Sets are numbered in the order of `walk_sets`, in which `authorized` has them, while mutations
     are added in the order in which they run.
