@@ -10,14 +10,6 @@ from tests.house.source_modules import source_modules
 
 pytestmark = pytest.mark.release  # reads every module, which takes seconds in each worker
 
-NAMED_AFTER_WHAT_THEY_SERVE = ("cms/http", "cms/cli", "cms/items/write/hooks")
-"""Folders whose modules are called after routes, commands and tables; not those below them."""
-SHARED_MODULE_NAMES = {
-    "__init__": "the name that Python gives it",
-    "counters": "those of freshness, and those of requests",
-    "request": "that of a client, and the operation of flows",
-}
-
 SHARED_TYPE_NAMES = {
     "ForeignKey": "of the catalogue, and of tables that an archive restores",
     "Table": "of statements, and of an archive",
