@@ -140,6 +140,9 @@ class ShareRules:
         shared_by_creator = self.shared_by_creator(name)
         if of_role is None or of_creator is None or shared_by_creator is None:
             return None
+        # Another program may have dropped the primary key of the table since it was shared.
+        if of_role.collection.primary_key is None:
+            return None
         key = of_role.collection.key
         is_item = typed_test(GuardedTest("_eq", (Constant(self.item.key),)), Value(key))
         rules = [of_role.rule.predicate]

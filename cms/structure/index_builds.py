@@ -96,6 +96,10 @@ def build(database: Database, job: int) -> None:
             while (missing := _missing_build(database, job)) and missing not in built:
                 if _build_unless_interrupted(database, job, missing):
                     built.add(missing)
+            if not built:
+                # Others have made it, which the processes do not know of yet.
+                with _patient_transaction(database) as transaction:
+                    transaction.execute(statement("advance_structure"))
 
 
 def _is_building(database: Database, table: str) -> bool:
@@ -122,9 +126,17 @@ def _missing_build(database: Database, job: int) -> Build | None:
 
 def _forget_present(transaction: Transaction, catalogue: Catalogue, table: str, job: int) -> None:
     """Forget what other jobs ask for of a table that is there, or never will be."""
+    forgotten = 0
     for column, kind in transaction.execute(statement("find_builds_of_table"), (table,)):
-        if not _missing(transaction.execute, catalogue, table, column, kind):
-            transaction.execute(statement("forget_build"), (table, column, kind, job))
+        if _missing(transaction.execute, catalogue, table, column, kind):
+            continue
+        # What is left of a build that was broken off is dropped by its own job.
+        if not transaction.execute(statement("invalid_indexes"), (table, column, None)):
+            forgotten += len(
+                transaction.execute(statement("forget_build"), (table, column, kind, job))
+            )
+    if forgotten:
+        transaction.execute(statement("advance_structure"))
 
 
 def _missing(
@@ -168,7 +180,6 @@ def _build_unless_interrupted(database: Database, job: int, missing: Build) -> b
         # This session has no time limit: another one has canceled the build.
         if not isinstance(error, Canceled | Deadlock):
             raise
-        let_others_pass(database)
         return False
     while True:
         try:

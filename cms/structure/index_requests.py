@@ -145,9 +145,10 @@ def check_order(transaction: Transaction, table: str, column: str) -> None:
 
 
 def request_build(transaction: Transaction, table: str, column: str, kind: BuildKind) -> None:
-    """Have a build begin once the transaction is committed."""
-    payload = {"collection": table, "field": column, "kind": kind}
-    defer(transaction.execute, INDEX_BUILD_TASK, payload)
+    """Have a build begin once the transaction is committed, by the job that waits or a new one."""
+    if not single_value(transaction.execute(statement("is_build_waiting"), (table, column, kind))):
+        payload = {"collection": table, "field": column, "kind": kind}
+        defer(transaction.execute, INDEX_BUILD_TASK, payload)
     step = _BuildWithoutWorker(table)
     # Several changes of one transaction may each need builds.
     if step not in transaction.after_commit:
@@ -210,6 +211,11 @@ def update_search_indexes(
         interrupt_builds(transaction, collection.name)
     for name in sorted(useless):
         transaction.execute_ddl(ddl.drop_index(name))
+    searched = {index.column for index in needed}
+    for field in collection.columns:
+        requested = field.column.requested_builds if field.column else ()
+        if BuildKind.SEARCH in requested and field.name not in searched:
+            withdraw_build(transaction, collection.name, field.name, BuildKind.SEARCH)
     missing = missing_search_indexes(collection, extensions)
     if missing and is_large(transaction, collection.name):
         for index in missing:

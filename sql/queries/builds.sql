@@ -30,7 +30,26 @@ WHERE queue_name = 'build'
   AND args #>> '{payload,collection}' = $1::text
   AND args #>> '{payload,field}' = $2::text
   AND args #>> '{payload,kind}' = $3::text
-  AND id <> $4::bigint;
+  AND id <> $4::bigint
+RETURNING id;
+
+-- name: is_build_waiting
+-- Whether a job is about to build something. One that failed is forgotten: it is asked for anew.
+WITH same AS MATERIALIZED (
+    SELECT id, status, scheduled_at
+    FROM procrastinate_jobs
+    WHERE queue_name = 'build'
+      AND args #>> '{payload,collection}' = $1::text
+      AND args #>> '{payload,field}' = $2::text
+      AND args #>> '{payload,kind}' = $3::text
+),
+forgotten AS (
+    DELETE FROM procrastinate_jobs
+    WHERE id IN (SELECT id FROM same WHERE status = 'failed')
+)
+SELECT EXISTS (
+    SELECT FROM same WHERE status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= clock_timestamp())
+);
 
 -- name: withdraw_builds
 -- Takes from the jobs of a table ($1) what they were to build of column $2, or of all, of kind $3, or of all. A running one

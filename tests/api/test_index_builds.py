@@ -27,9 +27,11 @@ from tests.index_building import (
     INVALID,
     JOBS,
     REQUESTED,
+    WORKER,
     IndexBuilder,
     ask,
     assert_indexed,
+    make_unique,
     state,
     wait_for_state,
     work,
@@ -327,3 +329,46 @@ def test_the_history_has_the_index_that_was_asked_for(large: Client, builder: In
     large.patch(FIELD, {"schema": {"comment": "x"}})
     (revision,) = large.get("/revisions", **params).data
     assert revision["delta"] == {"schema": {"comment": "x"}}
+
+
+def test_an_index_that_others_have_made_meanwhile_is_ready(
+    large: Client, builder: IndexBuilder, dsn: str
+) -> None:
+    ask(large)
+    run_sql(dsn, "CREATE INDEX things_a_idx ON things (a)")
+    builder.work()
+    assert state(large) == "ready"
+    assert run_sql(dsn, JOBS) == []
+
+
+def test_a_job_ends_what_others_ask_for_that_is_there(
+    large: Client, builder: IndexBuilder, dsn: str
+) -> None:
+    ask(large, "/fields/things/b")
+    ask(large)
+    run_sql(dsn, "CREATE INDEX things_a_idx ON things (a)")
+    builder.work()
+    assert [state(large, f"/fields/things/{name}") for name in "ab"] == ["ready", "ready"]
+
+
+def test_who_asks_again_takes_the_place_of_what_failed(
+    large: Client, builder: IndexBuilder, dsn: str
+) -> None:
+    large.post("/items/things", [{"a": "x"}, {"a": "x"}])
+    for _ in range(3):
+        make_unique(large)
+        builder.work()
+    failed = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'failed'"
+    assert run_sql(dsn, failed) == [(1,)]
+
+
+def test_who_asks_twice_has_it_built_once(large: Client, dsn: str) -> None:
+    run_sql(dsn, WORKER)
+    for icon in ("a", "b", "c"):
+        meta = {"searchable": True, "icon": icon}
+        assert large.patch("/collections/things", {"meta": meta}).status == 200
+    waiting = "SELECT args #>> '{payload,field}', count(*) FROM procrastinate_jobs GROUP BY 1"
+    assert set(run_sql(dsn, waiting)) <= {("a", 1), ("b", 1)}
+    assert large.patch("/collections/things", {"meta": {"searchable": False}}).status == 200
+    left = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'"
+    assert run_sql(dsn, left) == [(0,)]

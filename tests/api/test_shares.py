@@ -15,6 +15,7 @@ from tests.client import Answer
 from tests.members import may, member_of, new_role
 from tests.people import QUICK, Outbox, hash_again_together, outcome
 from tests.sharing import Magazine, keys
+from tests.things import field, table
 
 Json = dict[str, Any]
 WRONG = (401, ["INVALID_CREDENTIALS"])
@@ -374,3 +375,18 @@ def test_a_share_shows_what_everybody_sees_as_well(mag: Magazine) -> None:
         mag.admin.delete(f"/items/articles/{named_after_role}")
     assert keys(reader, "/items/articles") == before
     assert reader.get("/items/notes").status == 403
+
+
+def test_a_share_shows_nothing_once_its_table_has_no_primary_key(mag: Magazine) -> None:
+    things = table(mag.admin, field("a", "string"))
+    (thing,) = things.add({"a": "x"})
+    role = new_role(mag.stage, may(things.name))
+    share = {"collection": things.name, "item": str(thing["id"]), "role": role}
+    key = mag.admin.post("/shares", share).data["id"]
+    token = mag.stage.anonymous.post("/shares/auth", {"share": key}).data["access_token"]
+    reader = mag.stage.anonymous.bearing(token)
+    assert reader.get(things.path).data == [thing]
+    mag.stage.execute(f"ALTER TABLE {things.name} DROP CONSTRAINT {things.name}_pkey")
+    mag.admin.post("/utils/cache/clear")
+    assert reader.get(things.path).status == 403
+    assert reader.get("/settings").status == 200
