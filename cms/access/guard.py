@@ -14,6 +14,7 @@ from cms.errors import Problem, Refused, forbidden, not_found
 from cms.query.language.ast import Query, Window
 from cms.query.language.limits import Tally
 from cms.query.plan.guarded import Guarded
+from cms.schema.keys import can_be_key
 from cms.schema.model import Catalogue, Collection, Kind
 from cms.schema.system import ENDPOINTS, is_system
 
@@ -72,9 +73,9 @@ def _read_only_reason(collection: Collection) -> str:
     if collection.kind is Kind.VIEW:
         return "it is a view or a foreign table"
     for key in collection.columns:
-        if key.column and key.column.is_primary_key:
+        if key.column and key.column.is_primary_key and not can_be_key(key):
             return f'keys of the type of "{key.name}" cannot name an item'
-    return "the table has no primary key of one column"
+    return "the table has no primary key"
 
 
 def readable_collection(collection: str, *, catalogue: Catalogue, policy: Policy) -> Collection:

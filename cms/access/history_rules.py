@@ -50,9 +50,9 @@ def narrow_to_items(view: View, item_views: Iterable[View], catalogue: Catalogue
 def _with_readable_keys(views: Iterable[View]) -> Iterator[View]:
     """Yield the views whose callers may read the keys of items."""
     for view in views:
-        key = view.collection.primary_key
+        names = view.collection.key_names
         # The history names items by their keys: it would show a key that is hidden elsewhere.
-        if key and view.includes(key):
+        if names and all(map(view.includes, names)):
             yield view
 
 
@@ -83,8 +83,8 @@ def _rule(view: View) -> GuardedRule:
 
     So the caller must see the item, and be allowed to read its key.
     """
-    mask = view.mask(str(view.collection.primary_key))
-    return all_of([view.rule, mask or UNRESTRICTED])
+    masks = [view.mask(name) or UNRESTRICTED for name in view.collection.key_names]
+    return all_of([view.rule, *masks])
 
 
 def _members(history: Collection, view: View, catalogue: Catalogue) -> Iterator[VisibleMembers]:

@@ -168,7 +168,7 @@ class NameGuard:
         if link.collection_field is not None and not view.includes(link.collection_field):
             return False
         # A list reveals, for each of its items, the value of the column that points back.
-        return not link.to_many or target.includes(link.far)
+        return not link.to_many or target.includes(link.far.name)
 
     def may_follow_field(self, name: str, view: View) -> bool:
         """Tell whether the caller may follow a field to at least one collection."""
@@ -228,7 +228,7 @@ class NameGuard:
 
 def back_reference_condition(link: Link, target: View) -> Predicate | None:
     """Return the rule of the to-many items whose column that points back may be read."""
-    return _condition(target, link.far) if link.to_many else None
+    return _condition(target, link.far.name) if link.to_many else None
 
 
 def _condition(view: View, field: str) -> Predicate | None:

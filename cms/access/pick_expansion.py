@@ -72,7 +72,7 @@ class PickExpansion:
             if self._star_opens(name, star, view):
                 pick = Pick(name, FieldName(name), deep.get((name, None)))
                 yield with_star_fields(pick, star)
-            elif field.column and view.includes(name):
+            elif field.has_value and view.includes(name):
                 yield Pick(name, FieldName(name))
 
     def _star_opens(self, name: str, star: Star, view: View) -> bool:
@@ -96,8 +96,7 @@ class PickExpansion:
         target = self.names.lookup(link.target)
         if target is None:
             return False
-        key = target.collection.primary_key
-        return key is None or target.includes(key)
+        return all(map(target.includes, target.collection.key_names))
 
     def per_target(self, pick: Pick, view: View, deep: DeepQueries) -> list[Pick]:
         """Return a pick for each target of a many-to-any field that is opened without naming one.

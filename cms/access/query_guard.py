@@ -160,7 +160,7 @@ class QueryGuard:
     def _column(self, pick: Pick, name: FieldName, field: Field, view: View) -> GuardedColumn:
         """Return the output of a column; `item:headings` is one if its target may be followed."""
         # An alias has no value of its own, and so nothing to show.
-        if field.column is None or not self._may_name_target(name, view):
+        if not field.has_value or not self._may_name_target(name, view):
             raise self.names.unknown_field(view, name.written)
         return GuardedColumn(pick.key, pick.name.key, self.names.value(field, view))
 
@@ -190,9 +190,10 @@ class QueryGuard:
         """List items of which nothing is picked by key; without a key, by all their columns."""
         if nested.picks or nested.aggregates or nested.groups:
             return _InnerQuery(nested)
-        if key := target.collection.primary_key:
-            self.names.visible_field(target, key)
-            picks = (Pick(key, FieldName(key)),)
+        if names := target.collection.key_names:
+            for name in names:
+                self.names.visible_field(target, name)
+            picks = tuple(Pick(name, FieldName(name)) for name in names)
             return _InnerQuery(replace(nested, picks=picks), keys_only=True)
         columns: list[Pick] = []
         for field in target.collection.columns:
@@ -205,6 +206,10 @@ class QueryGuard:
     def _groups(self, query: Query, view: View) -> Iterator[GuardedGroup]:
         for name in query.groups:
             value = self.names.readable_value(name, view)
+            if value.field.parts:
+                columns = ", ".join(part.name for part in value.field.parts)
+                reason = f'"{name.written}" has several columns: group by {columns}'
+                raise invalid_query(reason, parameter="groupBy")
             yield GuardedGroup(value.key or name.key, value)
 
     def _aggregates(self, query: Query, view: View) -> Iterator[GuardedAggregate]:
@@ -229,7 +234,7 @@ class QueryGuard:
             if _means_relevance(term, view):
                 terms.append(self._relevance(term, query))
             else:
-                terms.append(self._sort_term(term, view, level))
+                terms += self._sort_terms(term, view, level)
         if query.groups or query.aggregates:
             return tuple(terms)
         defaults = () if terms else default_sort(view.collection, link)
@@ -239,21 +244,26 @@ class QueryGuard:
     def _field_terms(self, fields: tuple[Field, ...], view: View) -> Iterator[GuardedTerm]:
         for field in fields:
             # The primary key orders every row, even rows in which the caller does not see it.
-            if field.name == view.collection.primary_key:
+            if field.name in view.collection.key_names:
                 yield GuardedTerm(GuardedValue(field))
             elif view.includes(field.name):
                 yield GuardedTerm(self.names.value(field, view))
 
-    def _sort_term(self, term: SortTerm, view: View, level: int) -> GuardedTerm | AggregateTerm:
+    def _sort_terms(
+        self, term: SortTerm, view: View, level: int
+    ) -> Iterator[GuardedTerm | AggregateTerm]:
+        """Yield a term of a sort: one for each column, where a key has several."""
         if term.aggregate:
-            return AggregateTerm(self._aggregate(term.aggregate, view), term.descending)
+            yield AggregateTerm(self._aggregate(term.aggregate, view), term.descending)
+            return
         # Sorting by a value reveals its order, so the caller must be allowed to read the value.
         steps, value = self.names.path(term.path, view, level)
         # Only a term without a path can mean a group, by the key of the group in the answer.
         group_key = None
         if not steps:
             group_key = value.key or term.path[0].key
-        return GuardedTerm(value, steps, term.descending, group_key)
+        for part in value.field.key_fields:
+            yield GuardedTerm(replace(value, field=part), steps, term.descending, group_key)
 
     def _relevance(self, term: SortTerm, query: Query) -> RelevanceTerm:
         if not query.search:

@@ -52,7 +52,7 @@ def _links(names: NameGuard, view: View) -> Iterator[tuple[FieldName, Link]]:
 
 def _is_indexed(link: Link, view: View) -> bool:
     """Tell whether an index finds the rows of the view by their side of the link."""
-    near = view.collection.fields.get(link.near)
-    if link.collection_field is not None or near is None or near.column is None:
+    near = link.near.column
+    if link.collection_field is not None or near is None:
         return False
-    return near.column.is_indexed or near.column.is_unique or near.column.is_primary_key
+    return near.is_indexed or near.is_unique

@@ -113,7 +113,7 @@ class ShareRules:
         target = self.of_role(link.target)
         if target is None or (link.collection_field and not view.includes(link.collection_field)):
             return False
-        return not link.to_many or target.includes(link.far)
+        return not link.to_many or target.includes(link.far.name)
 
     def _step(self, view: View, link_field: str, link: Link) -> _ShareStep:
         rules = [view.rule, view.mask(link_field) or UNRESTRICTED]

@@ -128,7 +128,7 @@ class Redaction:
         if allowed is not None:
             allowed = tuple(name for name in allowed if name in self.visible)
         constraint = relation.constraint
-        if constraint and (one is None or constraint.foreign_column not in one.fields):
+        if constraint and (one is None or not {*constraint.foreign_columns} <= one.fields.keys()):
             # Its name often holds the names of table and column.
             constraint = None
         return replace(

@@ -112,10 +112,9 @@ class WritePermissions:
         for action in actions:
             grants += policy.granted(collection.name, action)
         names = {name for name in collection.fields if is_covered(name, grants)}
-        key = str(collection.primary_key)
-        may_change = "update" in actions and policy.granted(collection.name, "update")
-        if may_change and is_covered(key, policy.granted(collection.name, "read")):
-            names.add(key)
+        if "update" in actions and policy.granted(collection.name, "update"):
+            readable = policy.granted(collection.name, "read")
+            names.update(name for name in collection.key_names if is_covered(name, readable))
         return frozenset(names)
 
     def delete_rules(self, collection: Collection) -> RowRules:

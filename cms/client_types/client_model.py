@@ -62,8 +62,9 @@ def _client_fields(visible: VisibleCollections, collection: Collection) -> Itera
         if is_list(visible.catalogue, field):
             key = _key_schema(visible.whole, names[0])
             yield ClientField(field.name, key, targets, is_list=True, is_nullable=False)
-        elif field.column is not None:
-            is_null_by_itself = field.column.is_nullable or has_masks
+        elif field.has_value:
+            parts = (part.column for part in field.key_fields)
+            is_null_by_itself = has_masks or any(part.is_nullable for part in parts if part)
             is_nullable = is_null_by_itself or _may_lead_nowhere(visible, field, targets)
             yield ClientField(
                 field.name,
@@ -95,7 +96,7 @@ def _is_readable(visible: VisibleCollections, name: str) -> bool:
 
 def _key_schema(catalogue: Catalogue, name: str) -> JsonSchema:
     collection = catalogue.collections[name]
-    # Rows without a key of one column are listed by other values, whose type is not known here.
+    # Rows without a key are listed by other values, whose type is not known here.
     if not collection.primary_key:
         return {}
     return value_schema(collection.key)

@@ -77,6 +77,10 @@ def _value_type(schema: JsonSchema) -> str:
     alternatives = schema.get("anyOf")
     if isinstance(alternatives, list):
         return " | ".join(map(_value_type, alternatives))
+    # The key of an item that has several columns.
+    values = schema.get("prefixItems")
+    if isinstance(values, list):
+        return f"[{', '.join(map(_value_type, values))}]"
     return _TYPES.get(schema.get("type"), "unknown")
 
 

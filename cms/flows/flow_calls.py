@@ -20,6 +20,7 @@ from cms.items.read.answers import json_body
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import fetch_item, fetch_items, keyed, parse_key
 from cms.jsontext import TooDeep
+from cms.schema.keys import filter_of_keys
 from cms.schema.system import FLOWS, is_system
 from cms.store.context import RequestContext
 from cms.store.idempotency import (
@@ -246,10 +247,10 @@ class FlowCalls:
         # A read returns no more than a page.
         size = store.page.maximum or len(named)
         keys = sorted(named)
-        name = str(key_field.primary_key)
+        fields = ",".join(key_field.key_names)
         for start in range(0, len(keys), size):
             page = keys[start : start + size]
-            params = {"fields": name, "filter": {name: {"_in": page}}, "limit": -1}
+            params = {"fields": fields, "filter": filter_of_keys(key_field, page), "limit": -1}
             request = ReadRequest(collection, params=params)
             # Hidden and missing items alike are missing in the answer, and are refused alike.
             if len(fetch_items(store, context, request)) < len(page):

@@ -11,7 +11,8 @@ from cms.access.policy import FULL_GRANT, Policy, StoredGrant
 from cms.access.visible_structure import described_catalogue
 from cms.openapi.json_schemas import (
     ANYTHING,
-    KEY,
+    ITEM_KEY,
+    KEYS,
     OBJECT,
     TEXT,
     JsonSchema,
@@ -46,7 +47,11 @@ _NOT_SENT: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
 
 _LIST_CHANGE = described(
     object_of(
-        optional={"create": array_of(OBJECT), "update": array_of(OBJECT), "delete": array_of(KEY)}
+        optional={
+            "create": array_of(OBJECT),
+            "update": array_of(OBJECT),
+            "delete": KEYS,
+        }
     ),
     "What changes in the list.",
 )
@@ -140,7 +145,7 @@ def _item(visible: VisibleCollections, collection: Collection) -> JsonSchema:
 def _answered(visible: VisibleCollections, field: Field) -> JsonSchema:
     targets = [visible.schema(name, "read") for name in targets_of(visible.catalogue, field)]
     if is_list(visible.catalogue, field):
-        return array_of(any_of(KEY, *targets) if targets else ANYTHING)
+        return array_of(any_of(ITEM_KEY, *targets) if targets else ANYTHING)
     own = value_schema(field)
     # The key by itself, or the row that it is of where `fields` asks for more.
     if targets and own:
@@ -193,7 +198,7 @@ def _example_names(
     """
     names: list[str] = []
     for field in _sent_fields(visible, collection, action):
-        is_key = field.name == collection.primary_key or bool(targets_of(visible.catalogue, field))
+        is_key = field.name in collection.key_names or bool(targets_of(visible.catalogue, field))
         if field.name in required or not is_key:
             names.append(field.name)
     return names
@@ -239,12 +244,12 @@ def sent_members(visible: VisibleCollections, name: str, action: str) -> dict[st
 
 def _sent_value(visible: VisibleCollections, field: Field) -> JsonSchema:
     if is_list(visible.catalogue, field):
-        return nullable(any_of(array_of(any_of(KEY, OBJECT)), _LIST_CHANGE))
+        return nullable(any_of(array_of(any_of(ITEM_KEY, OBJECT)), _LIST_CHANGE))
     # A secret takes any text; only answers have a mask in its place.
     own = TEXT if field.is_secret else value_schema(field)
     if own and targets_of(visible.catalogue, field):
         own = any_of(own, described(OBJECT, "A row to create, or to change if it has its key."))
-    may_be_null = field.column is None or field.column.is_nullable
+    may_be_null = any(part.column is None or part.column.is_nullable for part in field.key_fields)
     return nullable(own) if may_be_null else own
 
 

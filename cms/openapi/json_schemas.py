@@ -18,6 +18,9 @@ EMAIL: JsonSchema = MappingProxyType({"type": "string", "format": "email"})
 NULL: JsonSchema = MappingProxyType({"type": "null"})
 OBJECT: JsonSchema = MappingProxyType({"type": "object", "additionalProperties": True})
 KEY: JsonSchema = MappingProxyType({"type": ["string", "integer"]})
+ITEM_KEY: JsonSchema = MappingProxyType({"type": ["string", "integer", "array"]})
+"""The key of an item, which is an array where it has several columns."""
+KEYS: JsonSchema = MappingProxyType({"type": "array", "items": ITEM_KEY})
 
 # The characters of keys of components; the codes of others stand between hyphens.
 _NOT_IN_COMPONENTS = re.compile(r"[^A-Za-z0-9._]")

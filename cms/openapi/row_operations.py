@@ -10,7 +10,7 @@ from cms.items.transfer.formats import FORMATS
 from cms.mappings import without
 from cms.openapi.json_schemas import (
     INTEGER,
-    KEY,
+    KEYS,
     OBJECT,
     TEXT,
     JsonSchema,
@@ -126,7 +126,7 @@ def create_rows(rows: TitledRows) -> Operation:
 
 
 def change_rows(rows: TitledRows) -> Operation:
-    selected = object_of({"data": rows.schemas.change}, {"keys": array_of(KEY), "query": OBJECT})
+    selected = object_of({"data": rows.schemas.change}, {"keys": KEYS, "query": OBJECT})
     body = any_of(array_of(rows.schemas.change), selected, rows.schemas.change)
     return write(
         f"Change several {rows.title}",
@@ -138,9 +138,11 @@ def change_rows(rows: TitledRows) -> Operation:
 
 
 def delete_rows(rows: TitledRows) -> Operation:
-    selected = object_of(optional={"keys": array_of(KEY), "query": OBJECT})
+    selected = object_of(optional={"keys": KEYS, "query": OBJECT})
     return write(
-        f"Delete several {rows.title}", any_of(array_of(KEY), selected), need=rows.need("delete")
+        f"Delete several {rows.title}",
+        any_of(KEYS, selected),
+        need=rows.need("delete"),
     )
 
 

@@ -12,7 +12,7 @@ from cms.openapi.json_schemas import (
     BINARY,
     FLAG,
     INTEGER,
-    KEY,
+    ITEM_KEY,
     OBJECT,
     TEXT,
     array_of,
@@ -114,7 +114,7 @@ SERVICE_ROUTES: Mapping[str, PathItem] = MappingProxyType(
         "/utils/sort/{collection}": {
             "post": write(
                 "Move an item to the position of another",
-                object_of({"item": KEY, "to": KEY}),
+                object_of({"item": ITEM_KEY, "to": ITEM_KEY}),
                 parameters=("If-Match",),
             )
         },

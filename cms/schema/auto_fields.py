@@ -38,10 +38,10 @@ class AutoField(NamedTuple):
 class AutoFields:
     """How the fields of a collection are completed in every new row, or in every changed one."""
 
-    key: Field | None
     automatic: tuple[AutoField, ...]
     ignored: tuple[str, ...]
-    """Fields that the service fills in the other case, of which values from clients are dropped."""
+    """Fields that the database fills, or the service in the other case; values of clients for them
+    are dropped."""
     uuids: tuple[str, ...]
     """Fields that get a new UUID where the client sends none."""
     sequence_keys: tuple[str, ...]
@@ -70,12 +70,11 @@ NO_AUTO_VALUES = AutoValues({}, {})
 def auto_fields_of(collection: Collection, *, new: bool) -> AutoFields:
     """Return how fields are completed in new rows, or in changed ones."""
     markers = _ON_CREATE if new else _ON_UPDATE
-    key = collection.key if collection.primary_key else None
     fields: list[Field] = []
     automatic: list[AutoField] = []
     not_null: list[Field] = []
     for field in collection.columns:
-        if field is not key and _is_generated(field):
+        if _is_generated(field):
             continue
         fields.append(field)
         if markers.intersection(field.special):
@@ -85,9 +84,11 @@ def auto_fields_of(collection: Collection, *, new: bool) -> AutoFields:
         if not _is_required(field) and not takes_null(field):
             not_null.append(field)
     return AutoFields(
-        key=key,
         automatic=tuple(automatic),
-        ignored=_names(fields, lambda field: _is_ignored(field, markers)),
+        ignored=(
+            *(name for name in collection.key_names if _is_generated(collection.fields[name])),
+            *_names(fields, lambda field: _is_ignored(field, markers)),
+        ),
         uuids=_names(fields, lambda field: "uuid" in field.special),
         sequence_keys=_names(fields, _is_sequence_key),
         archive_defaults=archive_defaults(collection),
@@ -132,8 +133,6 @@ def complete_new(
             del values[name]
     for name, value in auto_fields.archive_defaults.items():
         values.setdefault(name, value)
-    if auto_fields.key and _is_generated(auto_fields.key):
-        values.pop(auto_fields.key.name, None)
     problems = [missing(field) for field in auto_fields.required if values.get(field.name) is None]
     problems += [missing(field) for field in auto_fields.not_null if _is_null(values, field.name)]
     return problems
@@ -144,11 +143,8 @@ def complete_change(
 ) -> list[Problem]:
     """Fill in the automatic values of a changed row, and return a problem for each wrong null."""
     _remove_ignored(values, auto_fields)
-    changed = len(values)
-    if auto_fields.key is not None and auto_fields.key.name in values:
-        changed -= 1
     # A row that names nothing but its key does not change, and so gets no new date.
-    if changed:
+    if values:
         _fill(values, auto_values)
     # A field that a change does not name keeps the value that it has.
     fields = (*auto_fields.required, *auto_fields.not_null)
@@ -163,7 +159,7 @@ def _is_null(values: MutableRowValues, name: str) -> bool:
 
 
 def _remove_ignored(values: MutableRowValues, auto_fields: AutoFields) -> None:
-    """Drop the fields that the service fills in the other case."""
+    """Drop the fields that clients cannot fill."""
     for name in auto_fields.ignored:
         values.pop(name, None)
 
@@ -249,6 +245,8 @@ def _is_sequence_key(field: Field) -> bool:
 
 def takes_null(field: Field) -> bool:
     """Tell whether a field may be null."""
+    if field.parts:
+        return any(map(takes_null, field.parts))
     assert field.column
     return field.column.is_nullable and not _is_marked_required(field)
 

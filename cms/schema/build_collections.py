@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from sys import intern
 from typing import Any
 
 from cms.schema.defaults import CAST
+from cms.schema.keys import TO_ONE, can_be_key, compound_key
 from cms.schema.model import CheckConstraint, Collection, Column, Field, Kind
 from cms.schema.records import DEFAULT_META
 from cms.schema.referential_actions import CatalogueRow
@@ -23,7 +24,7 @@ from cms.schema.system import (
     system_table,
 )
 from cms.schema.types import ALIAS, ALIAS_SPECIALS, type_of_base_type, type_of_column
-from cms.schema.types.field_type import FieldType, Trait
+from cms.schema.types.field_type import FieldType
 from cms.schema.types.structures import LIST
 from cms.schema.types.texts import ENUM, INET, ORDERED
 
@@ -44,14 +45,15 @@ def collections_of(loaded: LoadedLists) -> dict[str, Collection]:
     columns = _columns(loaded)
     field_metas = _grouped_by(loaded("fields"), "collection")
     checks = _grouped_by(loaded("checks"), "table_name")
+    keys = {row["table_name"]: row["columns"] for row in loaded("keys") if row["kind"] == "p"}
     collections: dict[str, Collection] = {}
     # A table without settings is a collection, and so are settings without a table: a folder.
     for name in {*tables, *metas}:
         collections[name] = _collection(
             name,
             tables.get(name),
-            columns[name],
-            _field_metas(name, field_metas[name]),
+            {field.name: field for field in _fields(name, columns[name], field_metas[name])},
+            key=keys.get(name, ()),
             meta=metas.get(name) or _system_meta(name),
             checks=_checks(checks[name]),
         )
@@ -142,8 +144,12 @@ def _columns(loaded: LoadedLists) -> defaultdict[str, dict[str, Column]]:
         kinds = frozenset(row["kinds"])
         _amend(columns, row["collection"], row["field"], requested_builds=kinds)
     for key in loaded("keys"):
-        # A key of several columns says nothing of any one of them.
-        if len(key["columns"]) == 1:
+        # Another key of several columns says nothing of any one of them.
+        if len(key["columns"]) > 1:
+            if key["kind"] == "p" and not is_system(key["table_name"]):
+                for column in key["columns"]:
+                    _amend(columns, key["table_name"], column, is_primary_key=True)
+        else:
             _amend(columns, key["table_name"], key["columns"][0], **_key_attributes(key))
             # Another program may have added a second key to the column.
             if not key["is_checked"]:
@@ -223,18 +229,17 @@ def _amend(
 def _collection(
     name: str,
     table: CatalogueRow | None,
-    columns: Mapping[str, Column],
-    metas: list[CatalogueRow],
+    fields: Mapping[str, Field],
     *,
+    key: Sequence[str],
     meta: CatalogueRow | None,
     checks: Mapping[str, CheckConstraint],
 ) -> Collection:
-    fields = {field.name: field for field in _fields(name, columns, metas)}
     return Collection(
         name=name,
         kind=_kind(table),
         fields=fields,
-        primary_key=_primary_key(name, table, fields),
+        primary_key=_primary_key(name, table, fields, key),
         meta=meta,
         comment=table["comment"] if table else None,
         is_system=is_system(name),
@@ -257,49 +262,44 @@ def _with_former_history(collection: Collection, dropped: CatalogueRow) -> Colle
     return replace(collection, former_history=last_ids)
 
 
-def _primary_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Field]) -> str | None:
-    for field in fields.values():
-        if field.column and field.column.is_primary_key and _can_be_key(field):
-            return field.name
-    return _stand_in_key(name, table, fields)
+def _primary_key(
+    name: str, table: CatalogueRow | None, fields: Mapping[str, Field], key: Sequence[str]
+) -> Field | None:
+    parts = tuple(fields[column] for column in key if column in fields)
+    # That of a partitioned system table includes the column of its partitions.
+    is_usable = len(parts) == len(key) and all(map(can_be_key, parts))
+    if not parts or not is_usable or (is_system(name) and len(parts) > 1):
+        return _stand_in_key(name, table, fields)
+    if len(parts) == 1:
+        return parts[0]
+    return compound_key(name, parts)
 
 
-def _can_be_key(field: Field) -> bool:
-    """Tell whether a column's values can stand in a path and in a list of keys, and be sorted."""
-    column = field.column
-    # PostgreSQL's names of array types begin with an underscore.
-    return (
-        column is not None
-        and Trait.SORTING in field.type.traits
-        and not column.base_type.startswith("_")
-    )
-
-
-def _stand_in_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Field]) -> str | None:
-    """Return `id` as the key of views and of partitioned system tables.
-
-    Views have no key, and the key of a partitioned table includes the column of its partitions.
-    """
+def _stand_in_key(
+    name: str, table: CatalogueRow | None, fields: Mapping[str, Field]
+) -> Field | None:
+    """Return `id` as the key of views, which have none, and of partitioned system tables."""
     if table is None or not (table["is_view"] or is_system(name)):
         return None
-    if "id" not in fields or not _can_be_key(fields["id"]):
+    if "id" not in fields or not can_be_key(fields["id"]):
         return None
-    return "id"
+    return fields["id"]
 
 
 def _fields(
     collection: str, columns: Mapping[str, Column], metas: list[CatalogueRow]
 ) -> Iterable[Field]:
     """Yield the fields with columns in the table's order, then the aliases."""
-    meta_by_name = {row["field"]: row for row in metas}
+    meta_by_name = {row["field"]: row for row in _field_metas(collection, metas)}
     for name, column in columns.items():
         meta = meta_by_name.get(name)
         special = tuple((meta or {}).get("special") or ())
         yield Field(collection, name, _field_type(column, special), special, column, meta)
     for name, row in meta_by_name.items():
         special = tuple(row.get("special") or ())
-        # Another record without a column is that of a column that is gone.
-        if name not in columns and ALIAS_SPECIALS.intersection(special):
+        # Another record without a column is that of a column that is gone, or of a foreign key of
+        # several columns, which becomes a field in build.py.
+        if name not in columns and not {*ALIAS_SPECIALS, TO_ONE}.isdisjoint(special):
             yield Field(collection, name, ALIAS, special, None, row)
 
 

@@ -254,9 +254,9 @@ def add_foreign_key(constraint: ForeignKey, *, checked: bool = True) -> Fragment
     return fill(
         "ALTER TABLE {0} ADD FOREIGN KEY ({1}) REFERENCES {2} ({3}) ON UPDATE {4} ON DELETE {5}{6}",
         name(constraint.table),
-        name(constraint.column),
+        commas(map(name, constraint.columns)),
         name(constraint.foreign_table),
-        name(constraint.foreign_column),
+        commas(map(name, constraint.foreign_columns)),
         text(constraint.on_update),
         text(constraint.on_delete),
         optional(" NOT VALID", when=not checked),

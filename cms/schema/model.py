@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from cachebox import LRUCache
 
+from cms.schema.key_texts import key_text, key_values
 from cms.schema.referential_actions import ReferentialActions
 from cms.schema.system import system_table
 from cms.schema.types import MASKED_SQL
@@ -118,6 +119,17 @@ class Field:
     special: tuple[str, ...] = ()
     column: Column | None = None
     meta: Json | None = None
+    parts: tuple[Field, ...] = ()
+    """The fields of a key of several columns, in the order of its constraint; see `keys.py`."""
+
+    def __hash__(self) -> int:
+        # Settings are no part of it: they are dictionaries.
+        return hash((self.collection, self.name))
+
+    @property
+    def key_fields(self) -> tuple[Field, ...]:
+        """The fields of the columns, if the field is that of a key: itself, or its parts."""
+        return self.parts or (self,)
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -127,7 +139,14 @@ class Field:
     @property
     def is_secret(self) -> bool:
         """Whether the value must never be shown, sorted by, searched or compared."""
-        return self.type.seal is not None or "conceal" in self.special
+        if self.type.seal is not None or "conceal" in self.special:
+            return True
+        return any(part.is_secret for part in self.parts)
+
+    @property
+    def has_value(self) -> bool:
+        """Whether rows hold a value of the field, in its own column or in those of its parts."""
+        return self.column is not None or bool(self.parts)
 
     @property
     def is_searchable(self) -> bool:
@@ -201,7 +220,8 @@ class Collection:
     name: str
     kind: Kind
     fields: Mapping[str, Field]
-    primary_key: str | None
+    primary_key: Field | None
+    """The field of the one column, or one with `parts` that is none of `fields`."""
     meta: Json | None = None
     comment: str | None = None
     is_system: bool = False
@@ -212,12 +232,14 @@ class Collection:
     checks: Mapping[str, CheckConstraint] = field(default_factory=dict)
     """The checks of the table by their names."""
     key_name: str = field(init=False, compare=False)
-    """The name of the primary key; empty for a collection without one."""
+    """The name of the primary key; empty without one, and for one of several columns."""
+    key_names: tuple[str, ...] = field(init=False, compare=False)
+    """The names of the primary key's columns, in the order of the constraint."""
     is_singleton: bool = field(init=False, compare=False)
     is_writable: bool = field(init=False, compare=False)
     """Whether items can be written.
 
-    Views, tables without a primary key of one column, and most system tables can only be read.
+    Views, tables without a primary key, and most system tables can only be read.
     """
 
     def __post_init__(self) -> None:
@@ -227,14 +249,31 @@ class Collection:
             and self.primary_key is not None
             and (not self.is_system or system_table(self.name).is_writable)
         )
-        object.__setattr__(self, "key_name", self.primary_key or "")
+        key = self.primary_key
+        names = tuple(field.name for field in key.key_fields) if key else ()
+        object.__setattr__(self, "key_name", key.name if key else "")
+        object.__setattr__(self, "key_names", names)
         object.__setattr__(self, "is_writable", is_writable)
         object.__setattr__(self, "is_singleton", bool(self.meta and self.meta.get("singleton")))
 
     @property
     def key(self) -> Field:
         """The field of the primary key; only for collections that have one."""
-        return self.fields[self.key_name]
+        assert self.primary_key
+        return self.primary_key
+
+    def key_of(self, values: Mapping[str, str | None]) -> str | None:
+        """Return the key among the values of a row, None where it or a part of it is missing."""
+        if self.key_name:
+            return values.get(self.key_name)
+        parts = [values.get(name) for name in self.key_names]
+        return key_text(parts) if parts else None
+
+    def key_values(self, key: str) -> dict[str, str]:
+        """Return the values of the columns of a key."""
+        if self.key_name:
+            return {self.key_name: key}
+        return dict(zip(self.key_names, key_values(key), strict=True))
 
     @property
     def accountability(self) -> str | None:
@@ -288,13 +327,13 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """The foreign key behind a relation."""
+    """The foreign key behind a relation; each of `columns` points to one of `foreign_columns`."""
 
     name: str
     table: str
-    column: str
+    columns: tuple[str, ...]
     foreign_table: str
-    foreign_column: str
+    foreign_columns: tuple[str, ...]
     on_update: str
     on_delete: str
 
@@ -304,7 +343,7 @@ class Relation:
     """A relation as its record describes it; `one_collection` is None for many-to-any.
 
     `junction_field` and `sort_field` may name fields that do not exist yet. `order_field` is the
-    sort field once it is a column.
+    sort field once it is a column. `key` is what the foreign key points to.
     """
 
     many_collection: str
@@ -319,6 +358,7 @@ class Relation:
     one_deselect_action: str = "nullify"
     id: int | None = None
     constraint: ForeignKey | None = None
+    key: Field | None = None
 
 
 class Version(NamedTuple):

@@ -15,6 +15,8 @@ from typing import cast
 from cms.digits import TooManyDigits
 from cms.errors import Problem, abbreviated, forbidden
 from cms.hashing import passwords
+from cms.mappings import without_none
+from cms.schema.key_texts import key_values
 from cms.schema.model import Collection, Column, Field
 from cms.schema.reasons import NO_OBJECT, NO_SUCH_FIELD, not_one_of
 from cms.schema.types import type_of_base_type
@@ -75,6 +77,7 @@ class ItemParser:
         self._choices = choices
         self._names = names
         self._converters: dict[str, Parse] = {}
+        self._references = [field for field in collection.fields.values() if field.parts]
 
     @property
     def reveals_missing(self) -> bool:
@@ -101,6 +104,9 @@ class ItemParser:
                 values[name] = None if value is None else convert(value)
             except ValueError as error:
                 self._refuse(parsed, name, value, error)
+        for reference in self._references:
+            if reference.name in values:
+                values |= column_values(reference, values.pop(reference.name))
         return parsed
 
     def read_columns(self, items: Sequence[object]) -> list[MutableRowValues] | None:
@@ -141,6 +147,9 @@ class ItemParser:
             return None
         if name in self._choices:
             return for_each(convert)
+        # Its value is that of several columns.
+        if self._collection.fields[name].parts:
+            return None
         # A secret's converter is not kept: each value decides whether there is one.
         if name not in self._converters:
             return None
@@ -156,7 +165,7 @@ class ItemParser:
             # Before the field is looked at: the refusal of a hidden field must not differ from that
             # of a missing one.
             raise forbidden()
-        if field and field.column is None and self._relates(name):
+        if field and not field.has_value and self._relates(name):
             parsed.nested[name] = value
         # It comes back when a client saves what it has read.
         elif field and self._is_generated(field):
@@ -175,7 +184,7 @@ class ItemParser:
         return None
 
     def _is_generated(self, field: Field) -> bool:
-        is_key = field.name == self._collection.primary_key
+        is_key = field.name in self._collection.key_names
         return field.column is not None and field.column.is_generated and not is_key
 
     def _refuse(self, parsed: ParsedItem, name: str, value: object, error: ValueError) -> None:
@@ -189,7 +198,7 @@ class ItemParser:
 def _unwritable_problem(field: Field | None, name: str, collection: Collection) -> Problem | None:
     if field is None:
         return invalid_item(NO_SUCH_FIELD, collection.name, name)
-    if field.column is None:
+    if not field.has_value:
         return invalid_item("it holds no value", collection.name, name)
     return None
 
@@ -204,7 +213,9 @@ def converter(field: Field) -> Parse:
     """
     parse = field.type.parse
     column = field.column
-    assert column
+    if column is None:
+        assert field.parts
+        return parse
     if column.element:
         return parse_list(column)
     if field.type is JSON and CSV.marker in field.special:
@@ -219,6 +230,16 @@ def converter(field: Field) -> Parse:
     # Bounds apply to the stored value: the hash, and not the secret.
     in_range = field.type.range_test(column.precision, column.scale)
     return bounded(parse, column.max_length, in_range)
+
+
+def column_values(field: Field, value: str | None) -> MutableRowValues:
+    """Return the values of the columns of a field: one, or several of the text of a key."""
+    names = [part.name for part in field.key_fields]
+    if not field.parts:
+        return {field.name: value}
+    if value is None:
+        return dict.fromkeys(names)
+    return dict(zip(names, key_values(value), strict=True))
 
 
 def _parse_names(value: object) -> str:
@@ -303,7 +324,7 @@ def invalid_item(reason: str, collection: str, name: str | None = None) -> Probl
 
 
 def value_problem(collection: Collection, name: str, value: object, error: ValueError) -> Problem:
-    """Return the problem of a value that a field does not take.
+    """Return the problem of a value that a field does not take; a key of several has no name.
 
     It repeats the value, unless the collection has a secret, which may be in the wrong field.
     """
@@ -321,8 +342,9 @@ def value_problem(collection: Collection, name: str, value: object, error: Value
     else:
         problem = invalid_item(str(error), collection.name, name)
         return replace(problem, extensions={**problem.extensions, **details})
-    extensions = {"collection": collection.name, "field": name, **details}
-    return Problem(code, f'The value of "{name}" does not fit: {error}.', extensions)
+    extensions = {"collection": collection.name, "field": name or None, **details}
+    subject = f'The value of "{name}"' if name else "The key"
+    return Problem(code, f"{subject} does not fit: {error}.", without_none(extensions))
 
 
 # Columns that are arrays of simple types: read and written as JSON lists

@@ -97,7 +97,7 @@ def requested_field_record(field: Field) -> Record:
 def _field_meta(field: Field) -> Record | None:
     is_of_system = is_system(field.collection)
     # An app must be offered the choices of an enum, whether the field has a record or not.
-    if field.meta is None and not is_of_system and not field.choices:
+    if field.meta is None and not is_of_system and not field.choices and not field.parts:
         return None
     form = _form_of(field) if is_of_system else {}
     meta = {**form, **(field.meta or {}), **_choice_options(field)}
@@ -106,6 +106,9 @@ def _field_meta(field: Field) -> Record | None:
         record[key] = meta.get(key, DEFAULT_META.get(key))
     if meta.get("searchable") is None:
         record["searchable"] = None if _may_be_relation(field) else True
+    if field.parts:
+        columns = [part.name for part in field.parts]
+        record |= {"special": list(field.special), "columns": columns}
     if is_of_system:
         record["system"] = True
     return record
@@ -204,12 +207,17 @@ def _constraint_record(relation: Relation) -> Record | None:
     return {
         "constraint_name": constraint.name,
         "table": constraint.table,
-        "column": constraint.column,
+        "column": _only(constraint.columns),
         "foreign_key_table": constraint.foreign_table,
-        "foreign_key_column": constraint.foreign_column,
+        "foreign_key_column": _only(constraint.foreign_columns),
         "on_update": constraint.on_update,
         "on_delete": constraint.on_delete,
     }
+
+
+def _only(columns: tuple[str, ...]) -> str | None:
+    """Return the one column of a key; the field of a key of several lists them."""
+    return columns[0] if len(columns) == 1 else None
 
 
 def related(catalogue: Catalogue, collection: str, field: str) -> Relation | None:

@@ -2,7 +2,7 @@
 
 Foreign keys belong to tables, and items of one collection may lie in several: a partitioned table
 keeps its rows in partitions, and rows of a table that inherits from another one are items of both.
-Rows of tables that are no collection, or have no primary key of one column, leave no history. But
+Rows of tables that are no collection, or have no primary key, leave no history. But
 their deletion may delete other rows, which do.
 """
 
@@ -44,13 +44,13 @@ class Table:
 class RootTable:
     """A table with all its partitions.
 
-    `collection` is the collection in whose history its rows are, if any. `key` is its primary key,
-    None where the table has no primary key of one column.
+    `collection` is the collection in whose history its rows are, if any; with `has_key` the table
+    has the primary key of that collection.
     """
 
     table: Table
     collection: str | None = None
-    key: str | None = None
+    has_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +89,14 @@ class ReferentialActions:
     """How many of the foreign keys with an action each table has."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedCollection:
-    """A collection with its primary key."""
-
-    key: str
-    has_history: bool
-
-
 def actions_of(
     parts: Iterable[CatalogueRow],
     keys: Iterable[CatalogueRow],
-    owners: Mapping[str, KeyedCollection],
+    owners: Mapping[str, bool],
 ) -> ReferentialActions:
-    """Return the actions of the foreign keys; `owners` are the collections with a primary key.
+    """Return the actions of the foreign keys.
+
+    `owners` are the collections with a primary key, and whether their items have a history.
 
     Actions that leave no history are left out: those on rows without a history, unless their
     deletion deletes other rows that have one.
@@ -138,9 +132,7 @@ def _by_root_table(
 class _Inheritance:
     """The tables that are partitions of others, or inherit from them."""
 
-    def __init__(
-        self, parts: Iterable[CatalogueRow], owners: Mapping[str, KeyedCollection]
-    ) -> None:
+    def __init__(self, parts: Iterable[CatalogueRow], owners: Mapping[str, bool]) -> None:
         self._owners = owners
         self._partitioned: dict[TableName, TableName] = {}
         self._parents: dict[TableName, list[TableName]] = {}
@@ -164,8 +156,7 @@ class _Inheritance:
         # A partition may be partitioned itself.
         while name in self._partitioned:
             name = self._partitioned[name]
-        owner = self._owner(name)
-        return RootTable(self.table(name), self._collection(name), owner.key if owner else None)
+        return RootTable(self.table(name), self._collection(name), self._is_owner(name))
 
     def root_tables(self, collection: str) -> Iterator[RootTable]:
         """Yield the tables that hold items of a collection."""
@@ -177,16 +168,14 @@ class _Inheritance:
                 if child not in names:
                     names.append(child)
 
-    def _owner(self, name: TableName) -> KeyedCollection | None:
+    def _is_owner(self, name: TableName) -> bool:
         schema, table_name = name
         # Collections are tables of one schema; others may have tables of the same names.
-        if schema is not None:
-            return None
-        return self._owners.get(table_name)
+        return schema is None and table_name in self._owners
 
     def _collection(self, name: TableName) -> str | None:
         """Return the collection of a table, or else of its nearest parent that has one."""
-        if self._owner(name):
+        if self._is_owner(name):
             return name[1]
         for parent in self._parents.get(name, ()):
             if collection := self._collection(parent):
@@ -211,10 +200,10 @@ def _action(key: CatalogueRow, inheritance: _Inheritance) -> ReferentialAction:
 
 
 def _leading_to_history(
-    actions: list[ReferentialAction], owners: Mapping[str, KeyedCollection]
+    actions: list[ReferentialAction], owners: Mapping[str, bool]
 ) -> list[ReferentialAction]:
     """Return the actions on rows with a history, and those whose cascades lead to such rows."""
-    recorded = {name for name, owner in owners.items() if owner.has_history}
+    recorded = {name for name, has_history in owners.items() if has_history}
     leading_tables: set[RootTable] = set()
     # Each round goes one foreign key further from the rows with a history, until none is added.
     while True:

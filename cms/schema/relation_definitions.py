@@ -114,13 +114,18 @@ def _many_to_one(definition: RelationDefinition, catalogue: Catalogue) -> Relati
     field = owner.fields.get(definition.field)
     related = definition.related
     problems: list[Problem] = []
-    if field is None or field.column is None:
+    if field is None or not field.has_value:
         reason = _no_column(owner, definition.field)
         problems += invalid_payload(reason, field="field", value=definition.field).problems
     else:
         collect_problems(problems, lambda: check_actions(definition.schema, field))
     if related is None:
         collect_problems(problems, lambda: _check_many_to_any(definition, catalogue))
+    elif field is not None and field.parts:
+        present = catalogue.by_many[owner.name, field.name]
+        if present.one_collection != related:
+            reason = f'The columns point to "{present.one_collection}"'
+            problems += invalid_payload(reason, field="related_collection").problems
     else:
         collect_problems(problems, lambda: require_target(catalogue, related))
     collect_problems(problems, lambda: check_field_names(definition.meta, owner))
@@ -135,7 +140,8 @@ def check_actions(schema: MetaSettings, field: Field) -> None:
     PostgreSQL would accept the key, and then refuse every deletion of a target.
     """
     for key in ("on_delete", "on_update"):
-        if schema.get(key) == "SET NULL" and field.column and not field.column.is_nullable:
+        is_nullable = [part.column.is_nullable for part in field.key_fields if part.column]
+        if schema.get(key) == "SET NULL" and not all(is_nullable):
             reason = f'schema.{key}: "{field.name}" takes no null'
             raise invalid_payload(reason, field=f"schema.{key}")
 
@@ -208,7 +214,7 @@ def check_allowed_collections(meta: MetaSettings, catalogue: Catalogue) -> None:
     if not isinstance(allowed, list):
         return
     for name in allowed:
-        require_target(catalogue, name, "meta.one_allowed_collections")
+        require_keyed_table(catalogue, name, "meta.one_allowed_collections")
 
 
 def require_own_table(catalogue: Catalogue, name: str) -> Collection:
@@ -220,16 +226,20 @@ def require_own_table(catalogue: Catalogue, name: str) -> Collection:
 
 
 def require_target(catalogue: Catalogue, name: str, path: str = "related_collection") -> Collection:
-    """Return a collection that foreign keys can point to; `path` is where the body names it."""
-    table = _table(catalogue, name, path)
-    _require_key(table, path)
+    """Return a collection that a column can point to; `path` is where the body names it."""
+    table = require_keyed_table(catalogue, name, path)
+    if not table.key_name:
+        reason = f'{path}: "{table.name}" has a primary key of several columns'
+        raise invalid_payload(reason, field=path)
     return table
 
 
-def _require_key(table: Collection, path: str) -> None:
+def require_keyed_table(catalogue: Catalogue, name: str, path: str) -> Collection:
+    """Return a collection whose items have keys; `path` is where the body names it."""
+    table = _table(catalogue, name, path)
     if table.primary_key is None:
-        reason = f'{path}: "{table.name}" has no primary key of one column'
-        raise invalid_payload(reason, field=path)
+        raise invalid_payload(f'{path}: "{table.name}" has no primary key', field=path)
+    return table
 
 
 def _table(catalogue: Catalogue, name: str, path: str) -> Collection:
@@ -250,7 +260,7 @@ def _many_to_many(
     owner = require_own_table(catalogue, definition.collection)
     target = require_target(catalogue, related)
     name = definition.field
-    _require_key(owner, "collection")
+    require_target(catalogue, owner.name, "collection")
     if name in owner.fields:
         raise Refused(duplicate_name_problem(name))
     meta = definition.meta

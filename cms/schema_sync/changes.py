@@ -272,8 +272,8 @@ def _foreign_keys_of(catalogue: Catalogue, collection: str, field: str) -> dict[
         key = relation.constraint
         if key is None:
             continue
-        sides = ((key.table, key.column), (key.foreign_table, key.foreign_column))
-        if (collection, field) in sides:
+        is_near = key.table == collection and field in key.columns
+        if is_near or (key.foreign_table == collection and field in key.foreign_columns):
             keys[f"{key.table}.{key.name}"] = key
     return keys
 
@@ -282,7 +282,7 @@ def _has_both_sides(catalogue: Catalogue, key: ForeignKey) -> bool:
     owner = catalogue.collections.get(key.table)
     return (
         owner is not None
-        and key.column in owner.fields
+        and {*key.columns} <= owner.fields.keys()
         and key.foreign_table in catalogue.collections
     )
 
@@ -334,7 +334,7 @@ def _cut_values(structure: StructureTransaction, diff: RecordDiff) -> bool:
 
 def _delete_field(structure: StructureTransaction, collection: str, field: str) -> None:
     """Delete a field; a primary key goes with its table."""
-    if field == structure.catalogue.collections[collection].primary_key:
+    if field in structure.catalogue.collections[collection].key_names:
         collections.delete(structure.transaction, structure.context, name=collection)
     else:
         fields.delete(structure.transaction, structure.context, collection=collection, name=field)

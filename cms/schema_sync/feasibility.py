@@ -123,7 +123,7 @@ def deletions_of(diffs: Sequence[RecordDiff], catalogue: Catalogue) -> Deletions
     removed_collections = list(_collections(of_section(diffs, COLLECTIONS)))
     # A table keeps its primary key as long as it is there.
     for collection, field in removed_fields:
-        if field == catalogue.collections[collection].primary_key:
+        if field in catalogue.collections[collection].key_names:
             removed_collections.append((collection,))
     collections = tuple(dict.fromkeys(removed_collections))
     fields = [name for name in removed_fields if name[:1] not in collections]

@@ -190,7 +190,7 @@ def remove(
     catalogue = context.snapshot.catalogue
     owner = require_alterable(catalogue, collection)
     field = require_field(owner, name)
-    if name == owner.primary_key:
+    if name in owner.key_names:
         raise invalid_payload(
             "The primary key cannot be deleted", collection=collection, field=name
         )

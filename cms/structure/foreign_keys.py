@@ -20,17 +20,23 @@ def add_foreign_key(transaction: Transaction, key: ForeignKey) -> None:
     The rows of a large table are checked in the background, because nobody can write meanwhile.
     """
     # Another program may have dropped the key that was asked for before.
-    withdraw_build(transaction, key.table, key.column, BuildKind.FOREIGN_KEY)
+    _withdraw_check(transaction, key)
     interrupt_builds(transaction, key.foreign_table)
-    is_checked = not is_large(transaction, key.table)
+    # Checks are asked for by column.
+    is_checked = len(key.columns) > 1 or not is_large(transaction, key.table)
     transaction.execute_ddl(ddl.add_foreign_key(key, checked=is_checked))
     if not is_checked:
-        request_build(transaction, key.table, key.column, BuildKind.FOREIGN_KEY)
+        request_build(transaction, key.table, key.columns[0], BuildKind.FOREIGN_KEY)
+
+
+def _withdraw_check(transaction: Transaction, key: ForeignKey) -> None:
+    for column in key.columns:
+        withdraw_build(transaction, key.table, column, BuildKind.FOREIGN_KEY)
 
 
 def drop_foreign_key(transaction: Transaction, key: ForeignKey) -> None:
     """Drop a foreign key."""
-    withdraw_build(transaction, key.table, key.column, BuildKind.FOREIGN_KEY)
+    _withdraw_check(transaction, key)
     interrupt_builds(transaction, key.foreign_table)
     transaction.execute_ddl(ddl.drop_constraint(key.table, key.name))
 
@@ -42,9 +48,9 @@ def change_actions(
     changed = ForeignKey(
         name=present.name,
         table=present.table,
-        column=present.column,
+        columns=present.columns,
         foreign_table=present.foreign_table,
-        foreign_column=present.foreign_column,
+        foreign_columns=present.foreign_columns,
         on_update=str(schema.get("on_update", present.on_update)),
         on_delete=str(schema.get("on_delete", present.on_delete)),
     )
@@ -55,4 +61,4 @@ def change_actions(
         add_foreign_key(transaction, changed)
     # To set an action again has stored rows checked again.
     elif column is not None and column.is_foreign_key_pending:
-        request_build(transaction, present.table, present.column, BuildKind.FOREIGN_KEY)
+        request_build(transaction, present.table, column.name, BuildKind.FOREIGN_KEY)

@@ -184,7 +184,7 @@ def update_indexes(
     field = collection.fields.get(collection.sort_field or "")
     column = field.column if field and collection.kind is Kind.TABLE else None
     # These have an index already.
-    if field and column and not column.is_unique and not column.is_primary_key:
+    if field and column and not column.is_unique:
         ensure_index(transaction, collection.name, column, field.type.index_kind)
     update_search_indexes(transaction, collection, extensions)
 

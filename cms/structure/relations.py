@@ -216,16 +216,19 @@ def _ensure_foreign_key(
     assert definition.related
     column = catalogue.collections[definition.collection].fields[definition.field].column
     key = catalogue.collections[definition.related].primary_key
-    assert column and key
+    # A foreign key of several columns is there: its field is made of it.
+    if column is None:
+        return
+    assert key
     if column.foreign_table is None:
         # An item outlives the item that it points to if its column can hold null.
         on_delete = "SET NULL" if column.is_nullable else "NO ACTION"
         constraint = ForeignKey(
             name="",  # PostgreSQL chooses one
             table=definition.collection,
-            column=definition.field,
+            columns=(definition.field,),
             foreign_table=definition.related,
-            foreign_column=key,
+            foreign_columns=(key.name,),
             on_update=str(definition.schema.get("on_update", "NO ACTION")),
             on_delete=str(definition.schema.get("on_delete", on_delete)),
         )

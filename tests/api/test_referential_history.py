@@ -276,7 +276,7 @@ def test_rows_without_a_history_of_any_kind_are_left_to_the_database(
         TWO
         + POINTING % "CASCADE"
         + "CREATE TABLE {2} (a integer, b integer, up integer REFERENCES {0} ON DELETE CASCADE, "
-        "PRIMARY KEY (a, b));"
+        "UNIQUE (a, b));"
     )
     above, below, keyless, _ = tables(stage, sql)
     stage.execute(f"INSERT INTO {above} VALUES (1); INSERT INTO {keyless} VALUES (1, 1, 1)")

@@ -462,7 +462,7 @@ def test_a_junction_without_a_key_of_its_own_is_listed_by_its_columns(
 ) -> None:
     stage.execute(
         "CREATE TABLE pairs (author integer REFERENCES authors, tag integer REFERENCES tags,"
-        " PRIMARY KEY (author, tag));"
+        " UNIQUE (author, tag));"
         "INSERT INTO pairs VALUES (1, 1), (1, 2)"
     )
     body = {

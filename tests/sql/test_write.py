@@ -27,7 +27,7 @@ def books(meta: Json | None = None) -> Collection:
         "tags": Field("books", "tags", TYPES["json"], (), column("tags", "json", "json")),
         "pin": Field("books", "pin", TYPES["text"], ("conceal",), column("pin", "text", "text")),
     }
-    return Collection("books", Kind.TABLE, fields, "id", meta)
+    return Collection("books", Kind.TABLE, fields, fields["id"], meta)
 
 
 SILENT = books({"accountability": None})
@@ -88,7 +88,7 @@ CASES: list[tuple[str, Fragment, str]] = [
     ),
     (
         "a change",
-        write.update(SILENT, chosen(SILENT, "id", "title"), ArgumentSlots()),
+        write.update(SILENT, chosen(SILENT, "title"), ArgumentSlots()),
         'WITH old AS (SELECT r.n, t0."id" AS k, r.c1 FROM "books" AS t0 '
         "JOIN unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS r (c0, c1, n) "
         'ON t0."id" = r.c0 ORDER BY t0."id" FOR NO KEY UPDATE OF t0), '
@@ -97,7 +97,7 @@ CASES: list[tuple[str, Fragment, str]] = [
     ),
     (
         "a lock of elements of lists, by their keys and by their owners",
-        locks.lock_list(SILENT, "title", ArgumentSlots()),
+        locks.lock_list(SILENT, SILENT.fields["title"], ArgumentSlots()),
         'SELECT t."id"::text FROM "books" AS t WHERE t."id" = ANY (ARRAY('
         'SELECT k."id" FROM "books" AS k WHERE k."id" = ANY ($1::bigint[]) '
         'UNION ALL SELECT l."id" FROM "books" AS l WHERE l."title" = ANY ($2::text[]))) '

@@ -256,16 +256,15 @@ def test_the_settings_of_a_thing_dropped_elsewhere_does_not_come_back_with_its_n
     assert api.patch("/fields/b/y", {"field": "x"}).data["meta"] is None
 
 
-def test_a_table_with_a_key_of_two_columns_can_only_be_read(api: Client, behind: Run) -> None:
+def test_no_column_can_point_to_a_key_of_two(api: Client, behind: Run) -> None:
     behind(
         "CREATE TABLE pairs (a int, b int, word text, PRIMARY KEY (a, b)); "
         "INSERT INTO pairs VALUES (1, 2, 'x')"
     )
     assert api.get("/items/pairs?filter[b]=2").data == [{"a": 1, "b": 2, "word": "x"}]
-    assert not any(field["schema"]["is_primary_key"] for field in fields(api, "pairs").values())
+    columns = fields(api, "pairs")
+    assert [name for name in columns if columns[name]["schema"]["is_primary_key"]] == ["a", "b"]
     assert api.get("/items/pairs/1").status == 404
-    for answer in (api.post("/items/pairs", {"a": 1}), api.delete("/items/pairs", [1])):
-        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer
     refused = api.post(
         "/relations", {"collection": "pairs", "field": "a", "related_collection": "pairs"}
     )
@@ -295,7 +294,8 @@ def test_a_foreign_key_made_elsewhere_is_a_relation(api: Client, behind: Run) ->
             author int REFERENCES authors ON DELETE CASCADE,
             a int, b int, FOREIGN KEY (a, b) REFERENCES pairs)"""
     )
-    assert [record["field"] for record in api.get("/relations/articles").data] == ["author"]
+    names = [record["field"] for record in api.get("/relations/articles").data]
+    assert names == ["pairs", "author"]
     record = api.get("/relations/articles/author").data
     assert (record["related_collection"], record["meta"]) == ("authors", None)
     assert record["schema"]["on_delete"] == "CASCADE"
@@ -308,7 +308,7 @@ def test_a_foreign_key_made_elsewhere_is_a_relation(api: Client, behind: Run) ->
     assert fields(api, "articles")["author"]["schema"]["is_indexed"]
     assert api.get("/items/authors").data == [{"id": 1, "articles": [1]}]
     assert api.delete("/relations/articles/author").status == 204
-    assert api.get("/relations/articles").data == []
+    assert [record["field"] for record in api.get("/relations/articles").data] == ["pairs"]
 
 
 @pytest.mark.release

@@ -19,7 +19,7 @@ from cms.items.write import item_writes, single_statement
 from cms.items.write.calls import CHANGE, CREATE, DELETE, WriteCall, WriteIntent, new_call
 from cms.items.write.transaction import executor
 from cms.items.write.transaction.executor import Executor
-from cms.items.write.transaction.rows import run_action
+from cms.items.write.transaction.rows import insert_rows, run_action_by_key, update_rows
 from cms.query.language.parse import parse_query_string
 from cms.query.plan.bindings import bind_values
 from cms.store.actors import find_actor
@@ -151,12 +151,11 @@ def actions(installation: Installation, snapshot: Snapshot, table: str) -> objec
     run = Executor(installation.client.app.store, context, recorder, ClientInfo())
     columns = tuple(field.name for field in collection.columns if field.name in ("a", "b"))
     row: dict[str, Any] = dict.fromkeys(columns, "1")
-    key = str(collection.primary_key)
-    if key not in row:
-        run_action(run, "insert", collection, columns, [row, row])
-        run_action(run, "update", collection, (key, *columns), [{key: "1", **row}] * 2)
+    if collection.key_name not in row:
+        insert_rows(run, collection, [row, row])
+        update_rows(run, collection, ["1", "2"], [row, row])
     for action in ("lock", "touch", "delete"):
-        run_action(run, action, collection, (key,), [{key: "1"}])
+        run_action_by_key(run, action, collection, ["1"])
     return recorder.runs
 
 

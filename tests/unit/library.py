@@ -34,6 +34,7 @@ def column(
         is_generated=False,
         has_auto_increment=is_primary_key,
         comment=None,
+        is_unique=is_primary_key,
         is_primary_key=is_primary_key,
     )
 
@@ -49,7 +50,8 @@ def field(collection: str, name: str, kind: str) -> Field:
 def collection(name: str, /, *, kind: Kind = Kind.TABLE, **fields: str) -> Collection:
     """A collection with an integer `id` and fields of these types."""
     names = {"id": "integer", **fields}
-    return Collection(name, kind, {key: field(name, key, names[key]) for key in names}, "id")
+    made = {key: field(name, key, names[key]) for key in names}
+    return Collection(name, kind, made, made["id"])
 
 
 AUTHORS = collection("authors", name="string", agent="integer", books="alias")

@@ -25,5 +25,5 @@ def test_the_field_is_one_that_is_set_and_exists(
 ) -> None:
     # A field may have any name that PostgreSQL takes, also that of Python's null.
     fields = {name: Field("articles", name, TYPES["string"]) for name in ("status", "None")}
-    field = Collection("articles", Kind.TABLE, fields, "id", meta).archive_field
+    field = Collection("articles", Kind.TABLE, fields, fields.get("id"), meta).archive_field
     assert (field.name if field else None) == name

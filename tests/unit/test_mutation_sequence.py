@@ -137,7 +137,9 @@ def test_what_rows_point_to_is_written_first_and_gives_them_its_keys() -> None:
     assert steps(sequence) == [("insert", "authors", [0]), ("insert", "books", [0, 1])]
     root, target = sequence.sets
     assert (root.collection, target.collection) == (BOOKS, AUTHORS)
-    assert root.references == (Reference("author", target.number, "id", [(0, 0), (1, 0)]),)
+    assert root.references == (
+        Reference(BOOKS.fields["author"], target.number, AUTHORS.key, [(0, 0), (1, 0)]),
+    )
     assert target.owners == root.number
 
 
@@ -147,14 +149,16 @@ def test_lists_are_written_after_their_owners_and_take_their_keys() -> None:
     assert steps(sequence) == [("insert", "books", [0, 1]), ("insert", "pages", [0, 1])]
     root, elements = sequence.sets
     # A reference names the row that points first: here the element.
-    assert elements.references == (Reference("book", root.number, "id", [(0, 0), (1, 1)]),)
+    assert elements.references == (
+        Reference(PAGES.fields["book"], root.number, BOOKS.key, [(0, 0), (1, 1)]),
+    )
     assert elements.owners == root.number
 
 
 def test_an_element_that_stays_in_its_list_takes_no_key() -> None:
     listed = pages(stored("5", text="x"), stored("6", book=PENDING_KEY), pairs=[(0, 0), (0, 1)])
     sequence = sequence_of(ResolvedSet(BOOKS, 0, [stored("1")], to_many=(listed,)))
-    assert sequence.sets[1].references == (Reference("book", 0, "id", [(1, 0)]),)
+    assert sequence.sets[1].references == (Reference(PAGES.fields["book"], 0, BOOKS.key, [(1, 0)]),)
 
 
 def test_rows_that_leave_a_list_are_deleted_before_new_ones_take_their_place() -> None:

@@ -173,7 +173,7 @@ def test_elements_are_rows_that_point_to_their_owner_with_their_place() -> None:
         {"text": "b", "position": "9", "book": PENDING},
     ]
     assert (pages.pairs, pages.replaced_lists) == (((0, 0), (0, 1)), (0,))
-    assert [row.owner for row in pages.elements.rows] == [Owner(0, "book")] * 2
+    assert [row.owner for row in pages.elements.rows] == [Owner(0, pages.link.far)] * 2
     assert [row.position.path for row in pages.elements.rows] == [("pages", 0), ("pages", 1)]
 
 
@@ -193,8 +193,8 @@ def test_a_list_may_be_changed_instead_of_replaced() -> None:
     ]
     # Only an array that replaces the list tells the places of its elements.
     assert "position" not in pages.elements.rows[0].values
-    removals = [(removal.owner, removal.sent, removal.key) for removal in pages.removals]
-    assert removals == [(0, 3, "3"), (0, "4", "4")]
+    removals = [(removal.owner, removal.sent, removal.values) for removal in pages.removals]
+    assert removals == [(0, 3, {"id": "3"}), (0, "4", {"id": "4"})]
     assert pages.removals[1].position.path == ("pages", "delete", 1)
 
 

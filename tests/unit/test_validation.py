@@ -37,7 +37,7 @@ def collection(name: str, kinds: Json, *aliases: str) -> Collection:
         key: Field(name, key, TYPES[kind], column=column(key, kind)) for key, kind in kinds.items()
     }
     fields |= {key: Field(name, key, TYPES["alias"]) for key in aliases}
-    return Collection(name, Kind.TABLE, fields, "id")
+    return Collection(name, Kind.TABLE, fields, fields["id"])
 
 
 ARTICLES = collection("articles", KINDS)

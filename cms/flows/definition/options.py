@@ -190,8 +190,11 @@ def key(value: object) -> None:
 def key_or_keys(value: object) -> None:
     """Take the key of an item, or a list of keys."""
     for path, element in _elements(value):
-        if isinstance(element, bool) or not isinstance(element, str | int):
-            raise OptionError("it is a key, or a list of keys", *path)
+        # An array in the list is the key of several columns.
+        parts = element if isinstance(element, list) else [element]
+        for part in parts:
+            if isinstance(part, bool) or not isinstance(part, str | int):
+                raise OptionError("it is a key, or a list of keys", *path)
 
 
 def uuid(value: object) -> None:

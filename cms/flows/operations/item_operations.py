@@ -9,12 +9,15 @@ from types import TracebackType
 from cms import jsontext
 from cms.access.problem_redaction import redacted_problems
 from cms.database.connections import Transaction
+from cms.errors import not_found
 from cms.flows.run import OpenTransaction, Rejected, RenderedOptions, Run
 from cms.items.read.prepare import ReadRequest
 from cms.items.read.reads import keyed
 from cms.items.write import item_writes
 from cms.items.write.calls import CHANGE, CREATE, DELETE, PUT, WriteCall, WriteIntent, new_call
 from cms.items.write.transaction.executor import Executor
+from cms.schema.keys import are_keys, filter_of_keys
+from cms.schema.model import Collection
 from cms.store.actors import find_actor
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
@@ -50,7 +53,7 @@ def _read(
     _require_selection(options)
     query = dict(options.get("query") or {})
     executor = Executor(run.services.store, context, transaction, run.identity.client)
-    if isinstance(key, list):
+    if isinstance(key, list) and are_keys(keyed(context, name), key):
         _require_one_page(key, query, run.services.store.page.maximum)
         return executor.answer(ReadRequest(name, params=_of_keys(context, name, key, query)))
     return executor.answer(ReadRequest(name, params=query), key=key)
@@ -69,7 +72,10 @@ def _of_keys(
     context: RequestContext, name: str, keys: Sequence[object], query: Mapping[str, object]
 ) -> dict[str, object]:
     """Return a query for the items of these keys, all on one page."""
-    of_keys = {str(keyed(context, name).primary_key): {"_in": list(keys)}}
+    try:
+        of_keys = filter_of_keys(keyed(context, name), keys)
+    except ValueError:
+        raise not_found() from None
     query_filter: object = of_keys
     if query.get("filter"):
         query_filter = {"_and": [query["filter"], of_keys]}
@@ -91,27 +97,27 @@ def update_items(options: RenderedOptions, run: Run) -> object:
             if isinstance(payload, list):
                 keys = item_writes.update_each_keys(call, payload)
             else:
-                keys = item_writes.update_many_keys(call, _selection(options), payload)
+                selection = _selection(options, call.collection)
+                keys = item_writes.update_many_keys(call, selection, payload)
     return keys
 
 
 def delete_items(options: RenderedOptions, run: Run) -> object:
     """Delete the items of a key, of keys or of a query, and return their keys."""
-    selection = _selection(options)
     for attempt in _attempts(options, run):
         with attempt as context:
             call = _call(options, run, attempt, context, DELETE)
-            keys = item_writes.delete_many(call, selection)
+            keys = item_writes.delete_many(call, _selection(options, call.collection))
     return keys
 
 
-def _selection(options: RenderedOptions) -> dict[str, object]:
+def _selection(options: RenderedOptions, collection: Collection) -> dict[str, object]:
     """Return which items an operation names, as `keys` or `query`; keys go first."""
     key = options.get("key")
     if key is None:
         _require_selection(options)
         return {"query": options.get("query") or {}}
-    return {"keys": key if isinstance(key, list) else [key]}
+    return {"keys": key if are_keys(collection, key) else [key]}
 
 
 def _require_selection(options: RenderedOptions) -> None:

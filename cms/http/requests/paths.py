@@ -1,4 +1,4 @@
-"""Routing of paths in which a name may hold a slash, encoded by the client.
+"""Routing of paths in which a name may hold a slash or a comma, encoded by the client.
 
 Servers decode a path before they pass it on, so `/items/pages/a%2Fb` looks like `/items/pages/a/b`.
 Most of them also pass on the request target as the client sent it, in which the two differ.
@@ -14,6 +14,8 @@ from urllib.parse import unquote_to_bytes
 import falcon
 from falcon.inspect import inspect_compiled_router, register_router
 from falcon.routing import CompiledRouter
+
+from cms.schema.key_texts import PathText
 
 PING_PATH = "/server/ping"
 
@@ -33,11 +35,16 @@ class Router(CompiledRouter):
         # another route.
         path = uri if req is None else path_of(req.env, uri)
         route = super().find(path, req)
-        if path == uri or route is None:
+        target = "" if req is None else _target(req.env)
+        if route is None or "%" not in target:
             return route
         # The path matched with a character that is no slash; the parameters have the slash again.
         resource, methods, params, template = route
-        decoded = {name: value.replace(ENCODED_SLASH, "/") for name, value in params.items()}
+        encoded = {_decoded(part): part for part in _path_of_target(target).split("/")}
+        decoded: dict[str, Any] = {}
+        for name, value in params.items():
+            text = value.replace(ENCODED_SLASH, "/")
+            decoded[name] = PathText.of(text, encoded[text]) if text in encoded else text
         return resource, methods, decoded, template
 
 
@@ -51,7 +58,7 @@ def path_of(environ: Mapping[str, Any], path: str) -> str:
     The path is returned as it is where the server passes no target, or one that does not end in
     this path: then a proxy or a middleware has changed the path.
     """
-    target = str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or "")
+    target = _target(environ)
     # Nearly every target has no percent sign, and that is seen much sooner.
     if "%" not in target or _ENCODED.search(target) is None:
         return path
@@ -76,7 +83,11 @@ def without_last_slash(environ: Mapping[str, Any]) -> str:
 
 def sent_path(environ: Mapping[str, Any]) -> str:
     """Return the path of a request as the client sent it, `/` where the server does not tell."""
-    return _path_of_target(str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or ""))
+    return _path_of_target(_target(environ))
+
+
+def _target(environ: Mapping[str, Any]) -> str:
+    return str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or "")
 
 
 def _path_of_target(target: str) -> str:

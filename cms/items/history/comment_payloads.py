@@ -42,7 +42,7 @@ def parse_changes(activity: Collection, items: Sequence[object]) -> dict[str, st
     Raises `Refused` INVALID_PAYLOAD with all problems: an element without a key, or with one that
     an element before it has, is refused as well.
     """
-    key_field = str(activity.primary_key)
+    key_field = activity.key_name
     problems = Problems()
     changes: dict[str, str] = {}
     for position, item in zip(_positions(items), items, strict=True):
@@ -68,7 +68,7 @@ def _key(
     """Return the key of a changed comment; None for an invalid one, which becomes a problem."""
     if not isinstance(item, Mapping):
         return None
-    name = str(activity.primary_key)
+    name = activity.key_name
     key = item.get(name)
     if key is None:
         problems.add(invalid_item(MISSING_KEY, activity.name, name), position)

@@ -96,10 +96,10 @@ def _tests_of_item(
     view = view_of(name, catalogue=catalogue, policy=policy)
     assert view, "the collection can be read"
     # No rule can be tried on an item that is gone, so a caller with a rule sees none of those.
-    if view.rule != UNRESTRICTED:
-        key_field = str(collection.primary_key)
-        if not _find_by_key(store, context, collection, (key_field,), key=item):
-            raise not_found()
+    if view.rule != UNRESTRICTED and not _find_by_key(
+        store, context, collection, collection.key_names, key=item
+    ):
+        raise not_found()
     item_name = _history_key(context, collection, item)
     tests = [RowTest("collection", "_eq", name), RowTest("item", "_eq", item_name)]
     # Older revisions are of a former collection of this name. Rules hide them from others than
@@ -147,7 +147,7 @@ def _is_restorable(collection: Collection, field: Field | None) -> bool:
         return False
     # A revision never holds a secret, and so cannot bring one back.
     return (
-        field.name != collection.primary_key
+        field.name not in collection.key_names
         and not field.is_secret
         and not _AUTO_SPECIALS.intersection(field.special)
     )

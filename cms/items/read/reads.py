@@ -20,8 +20,8 @@ from cms.query.plan.bindings import bind_values
 from cms.query.plan.sizes import WIDE_ROW
 from cms.query.sql.statement import Statement
 from cms.schema.defaults import default_of, is_computed
+from cms.schema.keys import key_parser
 from cms.schema.model import Collection, Field
-from cms.schema.payload import converter
 from cms.schema.system import USERS
 from cms.store.context import RequestContext
 from cms.store.counters import check_version
@@ -294,13 +294,8 @@ def keyed(context: RequestContext, name: str) -> Collection:
 
 def parse_key(collection: Collection, key: object) -> str:
     """Return a key as its type writes it; raises `Refused` NOT_FOUND for a value that is none."""
-    assert collection.primary_key
     try:
-        field = collection.fields[collection.primary_key]
-        # Only the column knows which values such a type takes, such as the choices of an enum.
-        if field.type.is_text_form:
-            return converter(field)(key)
-        return (field.type.parse_rounded or field.type.parse)(key)
+        return key_parser(collection.key)(key)
     except ValueError:
         raise not_found() from None
 

@@ -37,6 +37,7 @@ from cms.items.write.stages.resolved_rows import ALL_NEW, StoredRows
 from cms.items.write.transaction.rows import advance_keys, as_stored
 from cms.processes.memory import note_memory_use
 from cms.query.sql import locks
+from cms.schema.keys import sent_key, text_of_key
 from cms.schema.model import Collection
 from cms.store.current_version import current_version
 from cms.store.idempotency import Idempotency
@@ -281,9 +282,8 @@ class _Import:
     def _stored_rows(self, items: ParsedSet) -> StoredRows:
         """Return those rows whose keys exist for this caller, which are updates."""
         keys: dict[int, str] = {}
-        key_field = items.collection.key_name
         for number, values in enumerate(items.row_values):
-            key = values.get(key_field)
+            key = items.collection.key_of(values)
             if key is not None:
                 keys[number] = key
         if not keys:
@@ -349,7 +349,7 @@ def _key_of(row: SourceRow, collection: Collection) -> str:
     # An item of another shape holds no key.
     if not isinstance(row.item, Mapping):
         return ""
-    return str(row.item.get(collection.primary_key))
+    return text_of_key(sent_key(collection, row.item))
 
 
 # The next batch, read while the program waits for the database

@@ -176,8 +176,7 @@ class WriteAuthorizer:
         rows = list(resolved.rows)
         rules = _creation_rules(resolved)
         for number, grants in zip(numbers, grants_of_rows, strict=True):
-            # The key only names the row: changing a row takes no permission for it.
-            names = rows[number].sent_fields - {resolved.collection.key_name}
+            names = rows[number].changed_fields(collection)
             if not has_all_covered(grants, names):
                 raise forbidden()
             rule = self.permissions.rule_after(collection, names)

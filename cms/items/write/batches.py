@@ -38,6 +38,7 @@ from cms.query.language.operations import (
     parse_operations,
 )
 from cms.query.language.parse import parse_answer
+from cms.schema.keys import may_be_key, sent_key
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
 from cms.store.idempotency import Idempotency
@@ -162,7 +163,7 @@ def _keys_in(operations: Sequence[BatchOperation], collection: Collection) -> li
         if operation.collection == collection.name:
             for key in _keys_of(operation, collection):
                 # References to earlier operations are objects, and have no value yet.
-                if isinstance(key, str | int):
+                if may_be_key(collection, key):
                     keys.append(parse_key(collection, key))
     return keys
 
@@ -175,17 +176,17 @@ def _keys_of(operation: BatchOperation, collection: Collection) -> list[object]:
     if operation.method == "read":
         return []
     arguments = operation.arguments
-    key_or_keys = arguments.get("keys", arguments.get("key"))
-    keys = [key_or_keys]
-    if isinstance(key_or_keys, list):
-        keys = list(key_or_keys)
+    keys = [arguments.get("key")]
+    named = arguments.get("keys")
+    if isinstance(named, list):
+        keys = list(named)
     data = arguments.get("data")
     if not isinstance(data, list):
         return keys
     # Changed items of an array hold their keys. New ones may, too: mostly no row has those yet.
     for item in data:
         if isinstance(item, dict):
-            keys.append(item.get(collection.primary_key))
+            keys.append(sent_key(collection, item))
     return keys
 
 
@@ -198,8 +199,9 @@ def _run_operation(batch: _BatchRun, operation: BatchOperation) -> object:
         raise invalid_payload("It is nested too deeply") from None
     if "key" in arguments:
         key = arguments["key"]
+        collection = batch.context.snapshot.catalogue.collections.get(operation.collection)
         # A read with null as its key would be a read of all items.
-        if key is None or isinstance(key, dict | list):
+        if key is None or (collection is not None and not may_be_key(collection, key)):
             raise invalid_payload('"key" must be a primary key', field="key")
     operation = replace(operation, arguments=arguments)
     return _METHODS[operation.method](batch, operation)

@@ -19,6 +19,8 @@ from cms.items.write.stages.problems import (
 )
 from cms.items.write.transaction.event_runs import has_filter
 from cms.items.write.transaction.named_keys import named_keys
+from cms.mappings import without
+from cms.schema.keys import sent_key, text_of_key
 
 
 def has_filters(call: WriteCall, verb: str) -> bool:
@@ -47,17 +49,16 @@ class FlowFilter(NamedTuple):
         if not isinstance(item, Mapping):
             return item
         filtered = self.filters.item(item, verb=self.verb, keys=keys, position=position)
-        name = self.call.collection.key.name
-        if self.verb != "update" or name not in item:
+        names = self.call.collection.key_names
+        key = {name: item[name] for name in names if name in item}
+        if self.verb != "update" or not key:
             return self.call.check_filtered(filtered)
         # The key of an item of an array only names it.
-        if filtered.get(name, item[name]) != item[name]:
+        if any(filtered.get(name, value) != value for name, value in key.items()):
             problem = key_change_problem(self.call.collection)
             raise Refused(with_position(problem, position))
-        changes = dict(filtered)
-        changes.pop(name, None)
         # The key goes back to its item, which is found by it.
-        return {name: item[name], **self.call.check_filtered(changes)}
+        return {**key, **self.call.check_filtered(without(filtered, key))}
 
     def items(self, items: Sequence[object]) -> list[object]:
         """Return new items as the flows change them."""
@@ -68,12 +69,13 @@ class FlowFilter(NamedTuple):
 
     def keyed_items(self, items: Sequence[object]) -> list[object]:
         """Return items that hold their keys, as the flows change them."""
-        key_field = self.call.collection.key
+        collection = self.call.collection
         filtered = []
         for index, item in enumerate(items):
+            key = sent_key(collection, item) if isinstance(item, Mapping) else None
             # Without a key the item is refused later, with all else that is wrong.
-            if isinstance(item, Mapping) and item.get(key_field.name) is not None:
-                keys = [str(item[key_field.name])]
+            if key is not None:
+                keys = [text_of_key(key)]
                 filtered.append(self.item(item, keys, _position(items, index)))
             else:
                 filtered.append(item)

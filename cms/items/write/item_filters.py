@@ -139,7 +139,7 @@ def filtered_set(
     # Checked as if the flows had sent the items: what they return may be invalid, too.
     with hashing_again(in_vain=False):
         filtered = parser.parse_again(parsed, items)
-    _refuse_other_keys(parser, filtered, stored)
+    _refuse_other_keys(parser, parsed, filtered, stored)
     return filtered
 
 
@@ -178,23 +178,29 @@ class _SetFilter(NamedTuple):
         # New rows are written in any case, and so are the items of the call.
         if number not in self.stored.keys or not self.parsed.level:
             return True
-        unchanged = self.stored.unchanged.get(number, frozenset())
-        names = self.parsed.rows[number].values.keys()
-        return bool(names - {self.parsed.collection.key_name} - unchanged)
+        row = self.parsed.rows[number]
+        return bool(self.stored.changes(self.parsed.collection, number, row.values))
 
     def _owner_reference(self, row: ParsedRow) -> dict[str, object]:
         """Return the value of a list element in the field that points to its owner."""
         owner = row.owner
         if owner is None or owner.field is None or owner.number not in self.owner_values:
             return {}
-        field = self.parsed.collection.fields[owner.field]
+        field = owner.field
         # As reads show the value: a number, and not the text of one.
         return {field.name: field.type.read_default(self.owner_values[owner.number])}
 
 
-def _refuse_other_keys(parser: PayloadParser, parsed: ParsedSet, stored: StoredRows) -> None:
+def _refuse_other_keys(
+    parser: PayloadParser, parsed: ParsedSet, filtered: ParsedSet, stored: StoredRows
+) -> None:
+    collection = parsed.collection
     for number, key in stored.keys.items():
-        row = parsed.rows[number]
-        # A flow may put another key into an item, which stays the one that was named.
-        if row.values.get(parsed.collection.key_name) not in (None, key):
-            parser.problems.add(key_change_problem(parsed.collection), row.position)
+        row = filtered.rows[number]
+        values = parsed.rows[number].values
+        stored_values = {} if key is None else collection.key_values(key)
+        for name in collection.key_names:
+            value = row.values.get(name)
+            # A flow may put another key into an item, which stays the one that was named.
+            if value not in (None, values.get(name), stored_values.get(name)):
+                parser.problems.add(key_change_problem(collection), row.position)

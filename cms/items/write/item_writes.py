@@ -28,7 +28,6 @@ from cms.items.write.parse.payload_parser import PayloadParser
 from cms.items.write.run.mutation_sequence import deletion_sequence
 from cms.items.write.run.running import run_sequence
 from cms.items.write.stages.parsed import Expects, ParsedSet
-from cms.items.write.stages.problems import WHOLE_ITEM, key_change_problem
 from cms.items.write.stages.resolved_rows import StoredRows
 from cms.items.write.transaction.event_runs import json_keys
 from cms.items.write.transaction.executor import Executor
@@ -130,8 +129,7 @@ def _ready_changes(call: WriteCall, items: Sequence[object]) -> ReadyWrite:
 def _complete_each(call: WriteCall, items: Sequence[object]) -> CompletePayload:
     """Return the payload of a change of items that hold their keys."""
     parser, parsed = parse_payload(call, items, Expects.PRESENT)
-    key_field = parsed.collection.key_name
-    keys = [values.get(key_field) for values in parsed.row_values]
+    keys = list(map(parsed.collection.key_of, parsed.row_values))
     # Going through all rows is left out where every key is there once, which is nearly always.
     if None in keys or len(set(keys)) < len(keys):
         _add_key_problems(call, parser, parsed)
@@ -142,11 +140,11 @@ def _add_key_problems(call: WriteCall, parser: PayloadParser, parsed: ParsedSet)
     """Add a problem for each item without a key, and for each key that an item before it has."""
     seen: set[str] = set()
     for row in parsed.rows:
-        key = row.values.get(parsed.collection.key_name)
+        key = parsed.collection.key_of(row.values)
         reason = None
         if key is None:
             # A key that cannot be used has its own problem from parsing.
-            if parsed.collection.key_name not in row.invalid_fields:
+            if row.invalid_fields.isdisjoint(parsed.collection.key_names):
                 reason = MISSING_KEY
         elif key in seen:
             reason = REPEATED
@@ -212,16 +210,9 @@ def _complete_singleton(
     if stored:
         key = str(single_value(stored))
         keys = dict.fromkeys(range(len(parsed.items.rows)), key)
-        _check_singleton_key(call, parsed, key)
-    stored_rows = StoredRows(keys)
+    stored_rows = StoredRows(keys, named_by_key=False)
     items = filtered_set(executor, parsed.parser, parsed.items, stored_rows)
     return call.complete(parsed.parser, items, stored_rows)
-
-
-def _check_singleton_key(call: WriteCall, parsed: ParsedPayload, key: str) -> None:
-    for row in parsed.items.rows:
-        if row.values.get(parsed.items.collection.key_name) not in (None, key):
-            parsed.parser.problems.add(key_change_problem(call.collection), row.position)
 
 
 # Payloads
@@ -242,12 +233,7 @@ def complete_update(call: WriteCall, parsed: ParsedPayload, keys: Sequence[str])
     # Several keys share one parsed item; an item of the wrong shape has become no row at all.
     if len(keys) != len(items.rows):
         items = _one_row_for_each_key(call, parsed, len(keys))
-    for row, key in zip(items.rows, keys, strict=True):
-        if row.values.get(items.collection.key_name) not in (None, key):
-            parser.problems.add(key_change_problem(call.collection), WHOLE_ITEM)
-            # Once for all keys: they share the one item that was sent.
-            break
-    return call.complete(parser, items, StoredRows(dict(enumerate(keys))))
+    return call.complete(parser, items, StoredRows(dict(enumerate(keys)), named_by_key=False))
 
 
 def _one_row_for_each_key(call: WriteCall, parsed: ParsedPayload, count: int) -> ParsedSet:

@@ -21,6 +21,7 @@ from cms.items.write.transaction.preconditions import check_match
 from cms.items.write.writes import WriteTarget
 from cms.query.sql import locks, sorting
 from cms.query.sql.arguments import AUTHOR_TYPES
+from cms.schema.keys import may_be_key
 from cms.schema.model import Collection, Field
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
@@ -107,7 +108,8 @@ def _parse_keys(collection: Collection, payload: Mapping[str, object]) -> _MoveK
     problems: list[Problem] = []
     for name in ("item", "to"):
         value = payload.get(name)
-        if not isinstance(value, str | int) or isinstance(value, bool):
+        is_key = isinstance(value, str | int | list) and may_be_key(collection, value)
+        if not is_key or isinstance(value, bool):
             sent = {"value": abbreviated(value)} if name in payload else {}
             reason = f'"{name}" must be the key of an item'
             problems += invalid_payload(reason, field=name, **sent).problems

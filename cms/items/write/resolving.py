@@ -10,7 +10,7 @@ Of a to-many field, the elements' column `far` points to the owner's column `nea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cms.access.guard import view_of
 from cms.errors import Problem, abbreviated
@@ -24,6 +24,7 @@ from cms.items.write.stages.parsed import (
     ParsedSet,
     ParsedToMany,
     ParsedToOne,
+    PendingKey,
 )
 from cms.items.write.stages.problems import PayloadPosition, Problems
 from cms.items.write.stages.resolved_rows import (
@@ -44,9 +45,10 @@ from cms.items.write.transaction.rows import (
 from cms.query.language.ast import AtField, OperatorTest, Pick, Query, Slot
 from cms.query.sql.arguments import key_cast
 from cms.schema.auto_fields import takes_null
+from cms.schema.keys import sent_key
 from cms.schema.model import Collection
 from cms.schema.names import FieldName
-from cms.schema.payload import MISSING_KEY, REPEATED, RowValues, invalid_item
+from cms.schema.payload import MISSING_KEY, REPEATED, RowValues, column_values, invalid_item
 
 _NO_VALUES: Mapping[int, str] = {}
 
@@ -59,15 +61,15 @@ class _ListState:
     """The stored content of the lists at one field, locked.
 
     `near_values` are the values that elements of stored owners hold in the field that points to
-    them, by the owners' numbers. `stored` are the stored rows that the payload names, in whichever
-    list they are. `stored_keys` has the keys of the payload as PostgreSQL writes them, by the keys
-    as sent; `named` are those of elements.
+    them, by the owners' numbers. `keys` are those of named elements by their numbers, and `removed`
+    those of removals in their order, as PostgreSQL writes them. `stored` are the stored rows of
+    these keys, in whichever list they are.
     """
 
     near_values: Mapping[int, str]
+    keys: Mapping[int, str]
+    removed: Sequence[str | None]
     stored: StoredTexts
-    stored_keys: Mapping[str, str]
-    named: frozenset[str]
 
 
 class Resolver:
@@ -135,22 +137,29 @@ class Resolver:
 
     def _resolve_to_one(self, field: ParsedToOne, parent: ResolvedSet) -> ResolvedToOne:
         targets = field.targets
-        keys = as_stored(self._executor, targets.collection, list(targets.numbers_by_key))
+        sent = {number: key for key, number in targets.numbers_by_key.items()}
+        keys = self._as_stored(targets.collection, sent)
         stored = self._stored(targets.collection, list(keys.values()), ())
         stored_rows = StoredRows(self._stored_keys(targets, stored, keys))
         resolved = self._complete(targets, stored_rows, parent)
         return ResolvedToOne(field.name, field.link, resolved, field.pairs)
 
+    def _as_stored(self, collection: Collection, sent: Mapping[int, str]) -> dict[int, str]:
+        """Return keys as PostgreSQL writes them, by the numbers of their rows."""
+        stored = as_stored(self._executor, collection, list(dict.fromkeys(sent.values())))
+        return {number: stored[key] for number, key in sent.items()}
+
     def _stored_keys(
-        self, parsed: ParsedSet, stored: StoredTexts, stored_keys: Mapping[str, str]
+        self, parsed: ParsedSet, stored: StoredTexts, named_keys: Mapping[int, str]
     ) -> dict[int, str | None]:
-        """Return the keys of the stored rows of a set by their numbers; all other rows are new."""
+        """Return the keys of the stored rows of a set by their numbers; all other rows are new.
+
+        `named_keys` are those by which the payload names rows.
+        """
         keys: dict[int, str | None] = {}
         named: set[str] = set()
         for number, row in enumerate(parsed.rows):
-            key = row.values.get(parsed.collection.key_name)
-            if key is not None:
-                key = stored_keys.get(key, key)
+            key = named_keys.get(number)
             # A row under `create` is new even if its key is stored: the database refuses it then.
             if key is not None and key in stored and row.expects is not Expects.ABSENT:
                 # Objects of one key are one row already, unless it is written in several ways.
@@ -162,8 +171,8 @@ class Resolver:
             elif row.expects is Expects.PRESENT:
                 # Without this entry the row would count as a new one.
                 keys[number] = None
-                sent_key = row.sent.get(parsed.collection.key_name)
-                self._add_missing_item(parsed.collection, row.position, sent_key)
+                sent = sent_key(parsed.collection, row.sent)
+                self._add_missing_item(parsed.collection, row.position, sent or key)
         return keys
 
     # Lists
@@ -171,7 +180,7 @@ class Resolver:
     def _resolve_list(self, field: ParsedToMany, parent: ResolvedSet) -> ResolvedToMany:
         elements = field.elements
         state = self._list_state(field, parent)
-        keys = self._stored_keys(elements, state.stored, state.stored_keys)
+        keys = self._stored_keys(elements, state.stored, state.keys)
         unchanged: dict[int, frozenset[str]] = {}
         for owner, number in field.pairs:
             key = keys.get(number)
@@ -182,7 +191,7 @@ class Resolver:
                 unchanged[number] = _unchanged_fields(field, element, state.stored[key], near)
         dropped = self._dropped(field, state)
         unlinked = None
-        if dropped and not deletes_dropped(field.link):
+        if dropped and not deletes_dropped(field.link, elements.collection):
             unlinked = self._unlinked(field, dropped, parent)
         stored = StoredRows(keys, unchanged)
         resolved = self._complete(elements, stored, parent, state.near_values)
@@ -191,21 +200,30 @@ class Resolver:
     def _list_state(self, field: ParsedToMany, parent: ResolvedSet) -> _ListState:
         """Lock and read the elements that are named, and those of replaced lists."""
         elements = field.elements
-        # A row may be named twice, under `update` and under `delete`; it is refused later.
-        removed_keys = [removal.key for removal in field.removals]
-        sent_keys = list(dict.fromkeys([*elements.numbers_by_key, *removed_keys]))
-        stored_keys = as_stored(self._executor, elements.collection, sent_keys)
-        keys = list(dict.fromkeys(stored_keys.values()))
-        named = frozenset(stored_keys[key] for key in elements.numbers_by_key)
         near_values = self._near_values(field, parent)
+        sent_keys = {number: key for key, number in elements.numbers_by_key.items()}
+        for owner, number in field.pairs:
+            key = _key_in_list(field, elements.rows[number].values, near_values.get(owner))
+            if key is not None:
+                sent_keys.setdefault(number, key)
+        named = self._as_stored(elements.collection, sent_keys)
+        sent_removals: dict[int, str] = {}
+        for number, removal in enumerate(field.removals):
+            key = _key_in_list(field, removal.values, near_values.get(removal.owner))
+            if key is not None:
+                sent_removals[number] = key
+        removed = self._as_stored(elements.collection, sent_removals)
+        # A row may be named twice, under `update` and under `delete`; it is refused later.
+        keys = list(dict.fromkeys([*named.values(), *removed.values()]))
         owners = [owner for owner in field.replaced_lists if owner in near_values]
         replaced = [near_values[owner] for owner in owners]
         # The lock comes before the reads, so that what they show stays true until the end.
         self._lock(field, keys, replaced)
-        fields = (field.link.far, *self._visible_order_field(field))
+        fields = (field.link.far.name, *self._visible_order_field(field))
         stored = self._stored(elements.collection, keys, fields)
         self._name_lists(field, stored, near_values)
-        return _ListState(near_values, stored, stored_keys, named)
+        in_order = [removed.get(number) for number in range(len(field.removals))]
+        return _ListState(near_values, named, in_order, stored)
 
     def _visible_order_field(self, field: ParsedToMany) -> tuple[str, ...]:
         """Return the field that keeps the order of a list, if the caller may read it.
@@ -246,9 +264,9 @@ class Resolver:
             if row.key is not None and not row.is_new:
                 owners[row.key] = number
         near = field.link.near
-        far = field.elements.collection.fields[field.link.far]
+        far = field.link.far
         cast = "text" if has_one_text(far) else key_cast(far)
-        if near == parent.collection.key_name and cast == "text":
+        if near == parent.collection.key and cast == "text":
             return {owner: key for key, owner in owners.items()}
         near_values: dict[int, str] = {}
         # The foreign key points to another unique column, or may have a type of its own.
@@ -264,14 +282,14 @@ class Resolver:
         """Write the values by which elements belong to lists as those of the owners are written."""
         collection = field.elements.collection
         far = field.link.far
-        if has_one_text(collection.fields[far]) or not stored or not near_values:
+        if has_one_text(far) or not stored or not near_values:
             return
         owners = list(near_values.values())
         lists = list_values(self._executor, collection, far, keys=list(stored), near_values=owners)
         for key, row in stored.items():
             # What is hidden from the caller stays so.
-            if row[far] is not None:
-                row[far] = lists.get(key, row[far])
+            if row[far.name] is not None:
+                row[far.name] = lists.get(key, row[far.name])
 
     # Rows that leave lists
 
@@ -287,13 +305,18 @@ class Resolver:
     ) -> None:
         """Drop the elements of `delete` from the lists in which they are."""
         elements = field.elements
-        for removal in field.removals:
-            key = state.stored_keys[removal.key]
-            owner_value = state.stored.get(key, {}).get(field.link.far)
+        named = set(state.keys.values())
+        for removal, key in zip(field.removals, state.removed, strict=True):
+            row = state.stored.get(key or "", {})
+            owner_value = row.get(field.link.far.name)
             # In another list, or in none: `delete` takes rows of this list only.
-            if owner_value is None or owner_value != state.near_values.get(removal.owner):
+            if (
+                key is None
+                or owner_value is None
+                or owner_value != state.near_values.get(removal.owner)
+            ):
                 self._add_missing_item(elements.collection, removal.position, removal.sent)
-            elif key in state.named:
+            elif key in named:
                 problem = invalid_item(REPEATED, elements.collection.name)
                 self._problems.add(problem, removal.position)
             else:
@@ -313,11 +336,13 @@ class Resolver:
         far = field.link.far
         elements = field.elements
         # Read as the caller sees them: elements that are hidden from it stay in the list.
-        stored = self._read(elements.collection, far, list(owners), (far,))
+        query = Query(filter=AtField(FieldName(far.name), OperatorTest("_in", (Slot(0),))))
+        stored = self._read(elements.collection, query, list(owners), (far.name,))
         self._name_lists(field, stored, state.near_values)
+        named = set(state.keys.values())
         for key, row in stored.items():
-            if key not in state.named:
-                dropped.setdefault(key, owners[str(row[far])])
+            if key not in named:
+                dropped.setdefault(key, owners[str(row[far.name])])
 
     def _unlinked(
         self, field: ParsedToMany, dropped: Mapping[str, int], parent: ResolvedSet
@@ -325,30 +350,31 @@ class Resolver:
         """Return the dropped rows, changed as if the caller itself set the field to null."""
         collection = field.elements.collection
         far = field.link.far
-        unlinking: RowValues = {far: None}
+        sent: Mapping[str, object] = {far.name: None}
+        values: RowValues = {part.name: None for part in far.key_fields if takes_null(part)}
         parsed_rows: list[ParsedRow] = []
         for owner in dropped.values():
             position = parent.rows[owner].position.below(field.name)
             # Its owner has no `field`: the row does not point to it any more.
             parsed_rows.append(
-                ParsedRow(unlinking, unlinking, position, Expects.PRESENT, owner=Owner(owner))
+                ParsedRow(sent, values, position, Expects.PRESENT, owner=Owner(owner))
             )
         parsed = ParsedSet(collection, field.elements.level, parsed_rows)
         stored = StoredRows(dict(enumerate(dropped)))
         problems = self._problems
-        if not takes_null(collection.fields[far]):
-            reason = (
-                f'they cannot be without "{far}": delete them, or set one_deselect_action to delete'
-            )
-            problems.add(invalid_item(reason, collection.name), parsed_rows[0].position)
+        if not takes_null(far):
+            reason = f'they cannot be without "{far.name}"'
+            way_out = "delete them, or set one_deselect_action to delete"
+            problem = invalid_item(f"{reason}: {way_out}", collection.name)
+            problems.add(problem, parsed_rows[0].position)
             # What else is wrong with them follows from it.
             problems = Problems()
         parsed = filtered_set(self._executor, self._parser, parsed, stored)
         leaving: list[ParsedRow] = []
         for row in parsed.rows:
             # Whatever flows add, the rows leave the list.
-            sent = {**row.sent, **unlinking}
-            leaving.append(row._replace(sent=sent, values={**row.values, **unlinking}))
+            all_sent = {**row.sent, **sent}
+            leaving.append(row._replace(sent=all_sent, values={**row.values, **values}))
         parsed = parsed._replace(rows=leaving)
         # Completed like changes that the caller sent: the same permissions and rules apply.
         return self._authorizer.completer.complete(
@@ -356,10 +382,10 @@ class Resolver:
         )
 
     def _add_missing_item(
-        self, collection: Collection, position: PayloadPosition, sent_key: object
+        self, collection: Collection, position: PayloadPosition, sent: object
     ) -> None:
         """Add the same problem for an item that is missing, hidden, or in another list."""
-        if sent_key is None:
+        if sent is None:
             problem = invalid_item(MISSING_KEY, collection.name)
             self._problems.add(problem, position)
             return
@@ -368,8 +394,8 @@ class Resolver:
         # The name of the key field may be hidden from others than administrators.
         extensions: dict[str, object] = {"collection": collection.name, "path": []}
         if self._executor.context.actor.policy.is_admin:
-            extensions["field"] = collection.primary_key
-            extensions["value"] = abbreviated(sent_key)
+            extensions |= {"field": collection.key_name} if collection.key_name else {}
+            extensions["value"] = abbreviated(sent)
         self._problems.add(Problem("INVALID_FOREIGN_KEY", message, extensions), position)
 
     # Reads
@@ -380,21 +406,21 @@ class Resolver:
         """Return stored values by their primary keys, without those of rows that are hidden."""
         if not keys:
             return {}
-        return self._read(collection, str(collection.primary_key), keys, fields)
+        query = Query(key_test=OperatorTest("_in", (Slot(0),)))
+        return self._read(collection, query, keys, fields)
 
     def _read(
-        self, collection: Collection, column: str, values: Sequence[str], fields: tuple[str, ...]
+        self, collection: Collection, query: Query, values: Sequence[str], fields: tuple[str, ...]
     ) -> StoredTexts:
-        """Return the rows that hold one of the values in a column."""
-        picks = tuple(Pick(name, FieldName(name)) for name in fields)
-        is_one_of = AtField(FieldName(column), OperatorTest("_in", (Slot(0),)))
-        query = Query(picks=picks, filter=is_one_of)
+        """Return the rows of a query, whose literal is a list of values."""
+        query = replace(query, picks=tuple(Pick(name, FieldName(name)) for name in fields))
         items = self._executor.read_unlimited(collection.name, query, (tuple(values),))
         rows: dict[str, dict[str, str | None]] = {}
         for key, item in items.items():
             rows[key] = {name: _as_text(item[name]) for name in fields}
         for name in fields:
-            if not has_one_text(collection.fields[name]):
+            # The text of a key of several columns is no value that reads show.
+            if collection.fields[name].parts or not has_one_text(collection.fields[name]):
                 self._replace_by_stored(collection, name, rows)
         return rows
 
@@ -402,7 +428,7 @@ class Resolver:
         self, collection: Collection, name: str, rows: Mapping[str, dict[str, str | None]]
     ) -> None:
         """Replace the values that the caller sees in a field by their texts in PostgreSQL."""
-        texts = column_by_key(self._executor, collection, name, list(rows))
+        texts = column_by_key(self._executor, collection, collection.fields[name], list(rows))
         for key, row in rows.items():
             if row[name] is not None:
                 row[name] = texts.get(key)
@@ -410,6 +436,16 @@ class Resolver:
 
 def _as_text(value: object) -> str | None:
     return None if value is None else str(value)
+
+
+def _key_in_list(field: ParsedToMany, values: RowValues, near: str | None) -> str | None:
+    """Return the key of a row in a list, whose owner has the value `near`, None while it has none.
+
+    The columns to the owner may be part of the key, and missing among the values.
+    """
+    owner_values = column_values(field.link.far, near)
+    sent = {name: value for name, value in values.items() if not isinstance(value, PendingKey)}
+    return field.elements.collection.key_of({**owner_values, **sent})
 
 
 def _unchanged_fields(
@@ -421,8 +457,8 @@ def _unchanged_fields(
     """
     order = field.link.relation.order_field
     unchanged: set[str] = set()
-    if near is not None and stored.get(field.link.far) == near:
-        unchanged.add(field.link.far)
+    if near is not None and stored.get(field.link.far.name) == near:
+        unchanged.update(part.name for part in field.link.far.key_fields)
     position = element.values.get(order) if order else None
     if order and position is not None and stored.get(order) == position:
         unchanged.add(order)

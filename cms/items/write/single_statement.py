@@ -76,7 +76,10 @@ class WrittenAlone(NamedTuple):
 
 
 class WriteShape(NamedTuple):
-    """The properties that writes with the same statement share; `single` is for one row."""
+    """The properties that writes with the same statement share; `single` is for one row.
+
+    `columns` are those that get values; the arguments of a change begin with the row's key.
+    """
 
     mutation: type[Insert] | type[Update] | type[Delete]
     collection: Collection
@@ -115,10 +118,9 @@ def update(call: WriteCall, root: ResolvedSet) -> WrittenAlone | None:
     if call.authorizer.has_conditions(call.collection):
         return None
     (changed,) = root.rows
-    key_field = root.collection.key_name
     row_rules: RowRules | None = NO_ROW_RULES
     if not call.context.actor.policy.is_admin:
-        names_sent = changed.sent_fields - {key_field}
+        names_sent = changed.changed_fields(root.collection)
         row_rules = call.authorizer.permissions.update_rules(call.collection, names_sent)
     if row_rules is None:
         return None
@@ -133,11 +135,11 @@ def update(call: WriteCall, root: ResolvedSet) -> WrittenAlone | None:
         return None
     if authorized.rules:
         row_rules = RowRules(row_rules.before, after=authorized.rules[0])
-    names = sorted(row.values.keys() - {key_field})
+    names = sorted(row.values)
     values: list[object] = [row.key]
     for name in names:
         values.append(row.values[name])
-    shape = WriteShape(Update, root.collection, (key_field, *names), row_rules)
+    shape = WriteShape(Update, root.collection, tuple(names), row_rules)
     return _write(call, shape, values, authorized)
 
 
@@ -145,8 +147,7 @@ def delete(call: WriteCall, key: str) -> WrittenAlone | None:
     """Delete one row; None where it takes a transaction."""
     row_rules = call.authorizer.permissions.delete_rules(call.collection)
     # The key is the only argument of the statement.
-    columns = (str(call.collection.primary_key),)
-    return _write(call, WriteShape(Delete, call.collection, columns, row_rules), [key])
+    return _write(call, WriteShape(Delete, call.collection, (), row_rules), [key])
 
 
 def _write(
@@ -276,6 +277,8 @@ def _print_statement(call: WriteCall, shape: WriteShape, catalogue: Catalogue) -
         return _NEEDS_TRANSACTION  # its hooks read within a transaction
     if not is_delete and many_to_any_of(catalogue, collection):
         return _NEEDS_TRANSACTION  # the keys at these fields are looked up
+    if shape.mutation is Update and not {*collection.key_names}.isdisjoint(shape.columns):
+        return _NEEDS_TRANSACTION  # keys with ON UPDATE may change other rows
     if collection.has_side_effects:
         # Triggers or ON UPDATE may change what the statement answers, or keep the row back.
         return _NEEDS_TRANSACTION

@@ -35,6 +35,10 @@ from cms.schema.names import FOLLOW, FieldName, follow_name, parse_name
 # An empty text is true: `filter[title][_null]=` needs no value in a query string.
 _TRUE = ("", "true", "1")
 _FALSE = ("false", "0")
+_KEY_OPERATORS = frozenset({"_eq", "_neq", "_in", "_nin"})
+"""Operators that take keys of several columns, which are arrays."""
+
+_NO_VALUE = "it takes one value that is not null"
 
 FilterPath = tuple[str, ...]
 """The parameter, and the keys that lead to a part of it."""
@@ -181,7 +185,7 @@ class _Parser:
                     return OperatorTest(entry.opposite)
                 return OperatorTest(operator)
             case OperandKind.LIST:
-                values = self._parse_list(value, path)
+                values = self._parse_list(value, path, takes_keys=operator in _KEY_OPERATORS)
                 return OperatorTest(operator, (self._list_operand(values, path),))
             case OperandKind.TWO:
                 return OperatorTest(operator, self._two_operands(value, path))
@@ -191,11 +195,18 @@ class _Parser:
                 tally = self.literals.tally
                 tally.add(1, "patterns", maximum=MAX_PATTERNS, parameter=path[0])
                 return OperatorTest(operator, (self.literals.literal(_pattern(value, path)),))
+            case _ if isinstance(value, list) and operator in _KEY_OPERATORS:
+                return OperatorTest(operator, (self.literals.literal(_key(value, path)),))
             case _:
                 return OperatorTest(operator, (self._one_operand(value, path),))
 
-    def _parse_list(self, value: object, path: FilterPath) -> list[object]:
-        """Return a list that is written with commas, with brackets or as JSON."""
+    def _parse_list(
+        self, value: object, path: FilterPath, *, takes_keys: bool = False
+    ) -> list[object]:
+        """Return a list that is written with commas, with brackets or as JSON.
+
+        An array in it is a key of several columns.
+        """
         items = as_list(value)
         if isinstance(items, str):
             items = items.split(",") if items else []
@@ -204,6 +215,8 @@ class _Parser:
         self.literals.tally.add(
             len(items), "values in lists", maximum=MAX_LIST_OPERANDS, parameter=path[0]
         )
+        if takes_keys:
+            items = [_key(item, path) if isinstance(item, list) else item for item in items]
         if any(item is None or isinstance(item, dict | list) for item in items):
             raise _wrong(path, "it takes a list of values that are not null")
         return items
@@ -235,7 +248,7 @@ class _Parser:
 
     def _one_operand(self, value: object, path: FilterPath) -> Operand:
         if value is None or isinstance(value, list):
-            raise _wrong(path, "it takes one value that is not null")
+            raise _wrong(path, _NO_VALUE)
         try:
             return self.literals.operand(value)
         except ValueError as error:
@@ -268,6 +281,16 @@ def _filters_in(value: object, path: FilterPath) -> Sequence[object]:
     if not isinstance(filters, list):
         raise _wrong(path, "it takes a list of filters")
     return filters
+
+
+def _key(values: list[object], path: FilterPath) -> tuple[object, ...]:
+    """Return a key of several columns, whose values are as they are stored."""
+    for value in values:
+        if value is None or isinstance(value, dict | list) or _variable(value, path) is not value:
+            raise _wrong(path, "a key takes values that are neither null, variables nor lists")
+    if not values:
+        raise _wrong(path, _NO_VALUE)
+    return tuple(values)
 
 
 def _variable(value: object, path: FilterPath) -> object:

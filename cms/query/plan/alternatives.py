@@ -111,7 +111,7 @@ def _finds_one_row(condition: Predicate) -> bool:
 
 def _is_unique(value: Value) -> bool:
     column = value.field.column
-    if column is None or not (column.is_unique or column.is_primary_key):
+    if column is None or not column.is_unique:
         return False
     # A function or a part of a unique value need not be unique.
     is_part = value.is_computed or Trait.JSON in value.field.type.traits

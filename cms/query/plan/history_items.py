@@ -124,10 +124,12 @@ def _columns_of(value: Value) -> Iterator[str]:
     if value.step:
         yield from _columns_of_step(value.step)
     else:
-        yield value.field.name
+        for field in value.field.key_fields:
+            yield field.name
 
 
 def _columns_of_step(step: LinkStep) -> Iterator[str]:
-    yield step.link.near
+    for field in step.link.near.key_fields:
+        yield field.name
     if step.link.collection_field:
         yield step.link.collection_field

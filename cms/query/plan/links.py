@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cms.schema.model import Catalogue, Collection, Kind, Relation
+from cms.schema.model import Catalogue, Collection, Field, Kind, Relation
 from cms.schema.names import FollowName
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One step: rows of `target` whose column `far` equals this side's column `near`.
+    """One step: rows of `target` whose field `far` equals this side's field `near`.
+
+    Either is that of a column, or of a key of several columns.
 
     In a many-to-any relation `collection_field` is the column of this side that names the target,
     and the key is cast to the type of `far`. The step back leads from the collection that is named
@@ -22,8 +24,8 @@ class Link:
 
     relation: Relation
     target: str
-    near: str
-    far: str
+    near: Field
+    far: Field
     to_many: bool
     collection_field: str | None = None
     cast: str | None = None
@@ -80,17 +82,21 @@ def link_of(
     # A to-many field needs a key that the rows of the other collection can point to.
     if one is None or collection.primary_key is None:
         return None
-    near = one.constraint.foreign_column if one.constraint else collection.primary_key
-    return Link(one, one.many_collection, near, one.many_field, to_many=True)
+    near = one.key or collection.primary_key
+    far = catalogue.collections[one.many_collection].fields[one.many_field]
+    if len(near.parts) != len(far.parts):
+        return None
+    return Link(one, one.many_collection, near, far, to_many=True)
 
 
 def _to_one_link(catalogue: Catalogue, relation: Relation, target: str) -> Link | None:
     # A foreign key may point to another unique column than the primary key.
-    far = relation.constraint.foreign_column if relation.constraint else _key(catalogue, target)
-    if far is None:
+    far = relation.key or _key(catalogue, target)
+    near = catalogue.collections[relation.many_collection].fields[relation.many_field]
+    if far is None or len(near.parts) != len(far.parts):
         return None
     may_repeat = _may_repeat(catalogue.collections[target])
-    return Link(relation, target, relation.many_field, far, to_many=False, may_repeat=may_repeat)
+    return Link(relation, target, near, far, to_many=False, may_repeat=may_repeat)
 
 
 def _may_repeat(target: Collection) -> bool:
@@ -131,7 +137,7 @@ def _any_link(catalogue: Catalogue, many: Relation, target: str) -> Link | None:
     far = _key(catalogue, target)
     if not far or target not in (many.one_allowed_collections or ()):
         return None
-    key = catalogue.collections[target].fields[far].type
+    key = far.type
     # Without a pattern of the keys nothing would keep the cast from failing.
     # Keys of any target stand in one text column. `42` of another target must not be cast to uuid,
     # so the pattern is tested before the cast (`_named_key` of cms/query/sql/expressions.py).
@@ -139,7 +145,7 @@ def _any_link(catalogue: Catalogue, many: Relation, target: str) -> Link | None:
     return Link(
         many,
         target,
-        many.many_field,
+        catalogue.collections[many.many_collection].fields[many.many_field],
         far,
         to_many=False,
         collection_field=many.one_collection_field,
@@ -156,6 +162,6 @@ def links_from(catalogue: Catalogue, collection: Collection) -> Iterator[tuple[s
             yield name, link
 
 
-def _key(catalogue: Catalogue, collection: str) -> str | None:
+def _key(catalogue: Catalogue, collection: str) -> Field | None:
     target = catalogue.collections.get(collection)
     return target.primary_key if target else None

@@ -28,7 +28,7 @@ def default_sort(collection: Collection, link: Link | None = None) -> tuple[Fiel
 def tie_breakers(collection: Collection) -> tuple[Field, ...]:
     """Return the fields that make any order total: the primary key, or all sortable columns."""
     if collection.primary_key:
-        return (collection.key,)
+        return collection.key.key_fields
     # Rows without a key may be equal in all of these; then nothing else could order them either.
     return tuple(field for field in collection.columns if Trait.SORTING in field.type.traits)
 
@@ -65,13 +65,13 @@ def _term_name(term: Order) -> str:
     parts: list[str] = []
     for step in term.path:
         link = step.link
-        parts.append(f"{link.target}.{link.far}={link.near}")
+        parts.append(f"{link.target}.{link.far.name}={link.near.name}")
     parts.append(f"{value.field.collection}.{value.field.name}:{value.cast}")
     if value.function is not None:
         parts.append(value.function.sql)
     if isinstance(value.at, JsonPath):
         parts.append(repr(value.at.steps))
     if value.step is not None:
-        parts.append(f"count {value.step.link.target}.{value.step.link.far}")
+        parts.append(f"count {value.step.link.target}.{value.step.link.far.name}")
     parts.append("descending" if term.descending else "ascending")
     return " ".join(parts)

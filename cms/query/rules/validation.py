@@ -192,7 +192,8 @@ def _passes(test: RuleTest, value: Any, operands: tuple[object, ...]) -> bool:
     """
     operator = test.operator
     # Related items are sent as objects or arrays, of which only emptiness and entries are tested.
-    if isinstance(value, list | dict) and test.is_item:
+    is_key = isinstance(value, list) and _is_of_key(test)
+    if isinstance(value, list | dict) and test.is_item and not is_key:
         return operator.fits_items and fulfils(operator, value, operands)
     if test.problem:
         raise Refused(test.problem)
@@ -212,6 +213,11 @@ def _passes(test: RuleTest, value: Any, operands: tuple[object, ...]) -> bool:
     except ValueError:
         return False
     return fulfils(operator, comparable, comparables)
+
+
+def _is_of_key(test: RuleTest) -> bool:
+    """Tell whether the field of a test leads to one item by a key of several columns."""
+    return test.subject.value is not None and bool(test.subject.value.field.parts)
 
 
 def _comparables(

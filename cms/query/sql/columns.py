@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from cms.caches import bounded_cache
-from cms.fragment import Fragment, commas, concat, fill, name, param, quoted, text
+from cms.fragment import Fragment, commas, concat, fill, join, name, param, quoted, text
 from cms.query.language.ast import Constant
 from cms.query.plan.bindings import Placeholder, unchanged
 from cms.query.plan.links import Link
+from cms.query.sql.keys import key_columns, key_text
 from cms.schema.model import Field
 from cms.schema.types import TYPES
 
@@ -52,6 +53,9 @@ def column_of(field: Field, level: int) -> Fragment:
 
 
 def stored_column(field: Field, level: int) -> Fragment:
+    """Print a column as it is stored, or the text of a key of several columns."""
+    if field.parts:
+        return key_text(field, alias(level))
     return text(f"{alias(level)}.{quoted(field.name)}")
 
 
@@ -88,29 +92,33 @@ def key_condition(link: Link, level: int) -> Fragment:
     """Print which columns of the two rows are equal."""
     # "t1"."id" = "t0"."author" for the author of an article; each level has the alias of its
     # number.
-    far = f"{alias(level + 1)}.{quoted(link.far)}"
-    near = f"{alias(level)}.{quoted(link.near)}"
     if link.collection_field is None or link.cast is None:
-        return text(f"{far} = {near}")
+        far = key_columns(link.far, alias(level + 1))
+        near = key_columns(link.near, alias(level))
+        pairs = zip(far, near, strict=True)
+        return join(" AND ", (concat(column, " = ", other) for column, other in pairs))
     if link.named_collection is not None:
-        return _named_key(link, near, key=far, level=level + 1)
-    return _named_key(link, far, key=near, level=level)
+        key = stored_column(link.far, level + 1)
+        return _named_key(link, link.near, level, key=key, key_level=level + 1)
+    key = stored_column(link.near, level)
+    return _named_key(link, link.far, level + 1, key=key, key_level=level)
 
 
-def _named_key(link: Link, target: str, *, key: str, level: int) -> Fragment:
-    """Print that the row at a level, of a many-to-any relation, names the row of the target."""
+def _named_key(link: Link, target: Field, level: int, *, key: Fragment, key_level: int) -> Fragment:
+    """Print that the row at `key_level`, of a many-to-any relation, names the row at `level`."""
     # Only keys of this target are cast: a key of another collection could have a form that fails.
     # For instance: t1."id" = CASE WHEN t0."collection" = 'headings' AND t0."item"::text ~ '^…$'
     # THEN t0."item"::text::uuid END. A CASE is evaluated in order; the two sides of an AND need not
     # be.
     shape = "{0} = CASE WHEN {1} = {2} AND {3}::text ~ {4} THEN {3}::text::{5} END"
     cast = str(link.cast)
+    column = key_text(target, alias(level)) if cast == "text" else stored_column(target, level)
     return fill(
         shape,
-        text(f"{target}::text" if cast == "text" else target),
-        text(f"{alias(level)}.{quoted(str(link.collection_field))}"),
+        column,
+        text(f"{alias(key_level)}.{quoted(str(link.collection_field))}"),
         param(constant_text(link.named_collection or link.target), "text"),
-        text(key),
+        key,
         param(constant_text(KEY_PATTERNS[cast]), "text"),
         text(cast),
     )

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from cms.fragment import Fragment, commas, concat, fill, name, param, text
 from cms.query.sql.arguments import array
 from cms.query.sql.columns import numbered_rows, rows_of
+from cms.query.sql.keys import key_text
 from cms.schema.model import CheckConstraint, Collection, Field, ForeignKey
 from cms.schema.system import system_table
 
@@ -57,7 +58,7 @@ def rows_dangling(field: Field, constraint: ForeignKey, values: Texts) -> Fragme
         "t.{2} = {3})",
         _source([values]),
         rows_of(constraint.foreign_table),
-        name(constraint.foreign_column),
+        name(constraint.foreign_columns[0]),
         _typed(field, "r.c0"),
     )
 
@@ -65,8 +66,8 @@ def rows_dangling(field: Field, constraint: ForeignKey, values: Texts) -> Fragme
 def rows_holding(collection: Collection, field: Field, values: Texts) -> Fragment:
     """Print the question which values exist in the table; its rows are numbers and keys there."""
     return fill(
-        "SELECT r.n, t.{0}::text FROM {1} JOIN {2} AS t ON {3} = {4}",
-        name(collection.key.name),
+        "SELECT r.n, {0} FROM {1} JOIN {2} AS t ON {3} = {4}",
+        key_text(collection.key, "t"),
         _source([values]),
         rows_of(collection.name),
         _compared(field, concat("t.", name(field.name))),

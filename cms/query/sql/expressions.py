@@ -36,6 +36,7 @@ from cms.query.plan.read_plan import (
 )
 from cms.query.sql import json_paths
 from cms.query.sql.columns import alias, column_of, key_condition, rows_of, stored_column, text_list
+from cms.query.sql.keys import key_equals, key_is_any, key_is_in, key_order
 from cms.schema.types.field_type import DETERMINISTIC, Search, Trait
 
 WHOLE_WORD = 1_000_000
@@ -196,8 +197,8 @@ def _looked_up_first(step: LinkStep, shape: str, where: Fragment, level: int) ->
     """Print that a row leads to what a sub-select finds without it."""
     leads_to_key = fill(
         shape,
-        text(f"{alias(level)}.{quoted(step.link.near)}"),
-        text(f"{alias(level + 1)}.{quoted(step.link.far)}"),
+        stored_column(step.link.near, level),
+        stored_column(step.link.far, level + 1),
         rows_of(step.link.target),
         text(alias(level + 1)),
         where,
@@ -231,10 +232,16 @@ def operator_test(test: TypedTest, level: int) -> Fragment:
             cast = test.value.index_cast
         value = _same_type(value, test.value, cast)
     operands = [operand(item, operator.operand_kind, cast, level) for item in test.operands]
+    # By the columns, which an index serves, and not by their text.
+    if test.value.field.parts and test.value.when is None and operator.name in _KEY_TESTS:
+        return _KEY_TESTS[operator.name](test.value.field, alias(level), *operands)
     # JSON and lists have templates of their own for emptiness and entries.
     if operator.json_sql and Trait.JSON in test.value.type.traits:
         return fill(operator.json_sql, value, *operands)
     return fill(operator.sql, value, *operands)
+
+
+_KEY_TESTS = {"_eq": key_equals, "_in": key_is_any}
 
 
 def json_test(test: JsonTest, level: int) -> Fragment:
@@ -272,16 +279,14 @@ def caller_path(path: CallerPath, level: int) -> Fragment:
     )
     rows += and_rule(path.allowed, depth)
     for step in path.steps:
-        near = text(f"{alias(depth)}.{quoted(step.link.near)}")
-        keys = fill("ARRAY(SELECT {0} FROM {1}{2})", near, rows, and_rule(step.when, depth))
+        near = key_order(step.link.near, alias(depth))
+        keys = fill("SELECT {0} FROM {1}{2}", near, rows, and_rule(step.when, depth))
         depth += 1
-        far = text(f"{alias(depth)}.{quoted(step.link.far)}")
         rows = fill(
-            "{0} AS {1} WHERE {2} = ANY ({3})",
+            "{0} AS {1} WHERE {2}",
             rows_of(step.link.target),
             text(alias(depth)),
-            far,
-            keys,
+            key_is_in(step.link.far, alias(depth), keys),
         )
         rows += and_rule(step.allowed, depth)
     return fill("SELECT {0} FROM {1}", expression(path.value, depth), rows)

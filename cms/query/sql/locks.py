@@ -9,8 +9,18 @@ from cms.query.plan.read_plan import Predicate
 from cms.query.sql.arguments import ArgumentSlots, array, key_cast
 from cms.query.sql.columns import rows_of
 from cms.query.sql.expressions import predicate
+from cms.query.sql.keys import (
+    key_equals,
+    key_is_any,
+    key_is_in,
+    key_order,
+    key_text,
+)
 from cms.query.sql.write_history import whole_row
-from cms.schema.model import Collection
+from cms.schema.model import Collection, Field
+
+
+_LOCK = "SELECT {0} FROM {1} AS t WHERE {2} ORDER BY {3} FOR NO KEY UPDATE"
 
 
 def lock_by_key(collection: Collection, arguments: ArgumentSlots) -> Fragment:
@@ -20,47 +30,59 @@ def lock_by_key(collection: Collection, arguments: ArgumentSlots) -> Fragment:
     """
     # NO KEY UPDATE lets other transactions insert rows that point to these.
     return fill(
-        "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) ORDER BY t.{0} FOR NO KEY UPDATE",
-        name(collection.key.name),
+        _LOCK,
+        key_text(collection.key, "t"),
         name(collection.name),
-        arguments.column(0, key_cast(collection.key)),
+        key_is_any(collection.key, "t", _keys(collection, arguments)),
+        key_order(collection.key, "t"),
     )
 
 
-def lock_list(collection: Collection, far: str, arguments: ArgumentSlots) -> Fragment:
-    """Print the lock of rows by key, and of rows whose column `far` holds one of the values.
+def _keys(collection: Collection, arguments: ArgumentSlots, index: int = 0) -> Fragment:
+    return arguments.column(index, key_cast(collection.key))
+
+
+def lock_list(collection: Collection, far: Field, arguments: ArgumentSlots) -> Fragment:
+    """Print the lock of rows by key, and of rows whose field `far` holds one of the values.
 
     The first argument is the keys, the second the values of `far`.
     """
     # One statement for both kinds of rows: two statements would lock in two orders. Not OR, which
     # compares every row with every key where `far` has no index.
-    return fill(
-        "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY (ARRAY("
-        "SELECT k.{0} FROM {1} AS k WHERE k.{0} = ANY ({2}) "
-        "UNION ALL SELECT l.{0} FROM {1} AS l WHERE l.{3} = ANY ({4}))) "
-        "ORDER BY t.{0} FOR NO KEY UPDATE",
-        name(collection.key.name),
+    key = collection.key
+    both = fill(
+        "SELECT {0} FROM {1} AS k WHERE {2} UNION ALL SELECT {3} FROM {1} AS l WHERE {4}",
+        key_order(key, "k"),
         name(collection.name),
-        arguments.column(0, key_cast(collection.key)),
-        name(far),
-        arguments.column(1, key_cast(collection.fields[far])),
+        key_is_any(key, "k", _keys(collection, arguments)),
+        key_order(key, "l"),
+        key_is_any(far, "l", arguments.column(1, key_cast(far))),
+    )
+    return fill(
+        _LOCK,
+        key_text(key, "t"),
+        name(collection.name),
+        key_is_in(key, "t", both),
+        key_order(key, "t"),
     )
 
 
 def column_by_key(
-    collection: Collection, column: str, arguments: ArgumentSlots, cast: str
+    collection: Collection, column: Field, arguments: ArgumentSlots, cast: str
 ) -> Fragment:
     """Print the read of one column of rows by key; its rows are key and value, as text.
 
-    The text is that of the value as the type `cast`.
+    The text is that of the value as the type `cast`; that of a key of several columns has none.
     """
+    value = key_text(column, "t")
+    if not column.parts:
+        value = fill("{0}::{1}::text", key_order(column, "t"), text(cast))
     return fill(
-        "SELECT t.{0}::text, t.{1}::{4}::text FROM {2} AS t WHERE t.{0} = ANY ({3})",
-        name(collection.key.name),
-        name(column),
+        "SELECT {0}, {1} FROM {2} AS t WHERE {3}",
+        key_text(collection.key, "t"),
+        value,
         rows_of(collection.name),
-        arguments.column(0, key_cast(collection.key)),
-        text(cast),
+        key_is_any(collection.key, "t", _keys(collection, arguments)),
     )
 
 
@@ -69,43 +91,44 @@ def stored_keys(collection: Collection, arguments: ArgumentSlots) -> Fragment:
     # One type may write a value in several ways, such as 1 and 1.00. Not `unnest` of both arrays in
     # one call, which would take the values of a composite type apart.
     return fill(
-        "SELECT sent.key, t.{0}::text "
-        "FROM (SELECT unnest({2}) AS key, unnest({3}) AS value) AS sent "
-        "JOIN {1} AS t ON t.{0} = sent.value",
-        name(collection.key.name),
+        "SELECT sent.key, {0} FROM (SELECT unnest({2}) AS key, unnest({3}) AS value) AS sent "
+        "JOIN {1} AS t ON {4}",
+        key_text(collection.key, "t"),
         rows_of(collection.name),
         arguments.column(0, "text"),
-        arguments.column(1, key_cast(collection.key)),
+        _keys(collection, arguments, 1),
+        key_equals(collection.key, "t", text("sent.value")),
     )
 
 
-def list_values(collection: Collection, far: str, arguments: ArgumentSlots) -> Fragment:
+def list_values(collection: Collection, far: Field, arguments: ArgumentSlots) -> Fragment:
     """Print the read of which value rows hold in a column; its rows are a key and that value.
 
     The first argument is the keys, the second the values, of which each row's is told as it came.
     """
     return fill(
-        "SELECT t.{0}::text, named.value "
+        "SELECT {0}, named.value "
         "FROM (SELECT unnest({4}) AS value, unnest({5}) AS stored) AS named "
-        "JOIN {1} AS t ON t.{2} = named.stored WHERE t.{0} = ANY ({3})",
-        name(collection.key.name),
+        "JOIN {1} AS t ON {2} WHERE {3}",
+        key_text(collection.key, "t"),
         rows_of(collection.name),
-        name(far),
-        arguments.column(0, key_cast(collection.key)),
+        key_equals(far, "t", text("named.stored")),
+        key_is_any(collection.key, "t", _keys(collection, arguments)),
         arguments.column(1, "text"),
-        arguments.column(2, key_cast(collection.fields[far])),
+        arguments.column(2, key_cast(far)),
     )
 
 
 def history_key(collection: Collection, key: str) -> Fragment:
     """Print the read of a key as history names its item, which may be stored no more."""
     # As it is stored, where it is: a decimal key may be written 1 and 1.00.
-    shape = "SELECT coalesce((SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = {2}), {2}::text)"
+    value = param(key, key_cast(collection.key))
     return fill(
-        shape,
-        name(collection.key.name),
+        "SELECT coalesce((SELECT {0} FROM {1} AS t WHERE {2}), {3}::text)",
+        key_text(collection.key, "t"),
         rows_of(collection.name),
-        param(key, key_cast(collection.key)),
+        key_equals(collection.key, "t", value),
+        value,
     )
 
 
@@ -119,21 +142,17 @@ def last_key(collection: Collection) -> Fragment:
 def singleton_key(collection: Collection) -> Fragment:
     """Print the read of the key of a singleton's row."""
     return fill(
-        "SELECT {1}::text FROM {0} ORDER BY {1} LIMIT 1",
+        "SELECT {1} FROM {0} ORDER BY {2} LIMIT 1",
         rows_of(collection.name),
-        name(collection.key.name),
+        key_text(collection.key),
+        key_order(collection.key),
     )
 
 
 def lock_row(collection: Collection, key: str) -> Fragment:
     """Print the lock of one row, for the transaction."""
-    shape = "SELECT FROM {0} WHERE {1} = {2} FOR UPDATE"
-    return fill(
-        shape,
-        name(collection.name),
-        name(collection.key.name),
-        param(key, key_cast(collection.key)),
-    )
+    is_row = key_equals(collection.key, "", param(key, key_cast(collection.key)))
+    return fill("SELECT FROM {0} WHERE {1} FOR UPDATE", name(collection.name), is_row)
 
 
 def lock_singleton(collection: Collection) -> Fragment:
@@ -154,17 +173,16 @@ def check_rows(
     they are locked in the order of their keys, which prevents deadlocks.
     """
     key = collection.key
-    answers = [fill("t0.{0}::text", name(key.name))]
+    answers = [key_text(key, "t0")]
     for rule in rules:
         # A rule that is NULL for a row, such as a comparison with NULL, does not hold.
         answers.append(fill("coalesce({0}, FALSE)", predicate(rule, 0)))
-    shape = "SELECT {0} FROM {1} AS t0 WHERE t0.{2} = ANY ({3}) ORDER BY t0.{2}{4}"
     return fill(
-        shape,
+        "SELECT {0} FROM {1} AS t0 WHERE {2} ORDER BY {3}{4}",
         commas(answers),
         rows_of(collection.name),
-        name(key.name),
-        param(list(keys), f"{key_cast(key)}[]"),
+        key_is_any(key, "t0", param(list(keys), f"{key_cast(key)}[]")),
+        key_order(key, "t0"),
         optional(" FOR UPDATE", when=lock),
     )
 
@@ -174,11 +192,12 @@ def item_contents(collection: Collection, keys: Sequence[str], *, masks: bool = 
 
     Items are locked in the order of their keys. Secrets are masked, or left out without `masks`.
     """
+    key = collection.key
     return fill(
-        "SELECT t0.{0}::text, {1}::text FROM {2} AS t0 WHERE t0.{0} = ANY ({3}) ORDER BY t0.{0} "
-        "FOR NO KEY UPDATE",
-        name(collection.key.name),
+        "SELECT {0}, {1}::text FROM {2} AS t0 WHERE {3} ORDER BY {4} FOR NO KEY UPDATE",
+        key_text(key, "t0"),
         whole_row(collection, masks=masks),
         rows_of(collection.name),
-        param(array(keys), f"{key_cast(collection.key)}[]"),
+        key_is_any(key, "t0", param(array(keys), f"{key_cast(key)}[]")),
+        key_order(key, "t0"),
     )

@@ -4,8 +4,8 @@ Rows that are deleted along are locked and recorded in the history; then the dat
 as it would anyway. The foreign keys of rows that stay are changed beforehand, so that the database
 has no more to do.
 
-Rows are identified by row ids: the primary key as text, or in a table without a primary key of one
-column the physical location (ctid) of the row, which does not change while the row is locked.
+Rows are identified by row ids: the primary key as text, or in a table without one the physical
+location (ctid) of the row, which does not change while the row is locked.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, quoted, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
 from cms.query.sql.columns import rows_of
+from cms.query.sql.keys import key_columns, key_equals, key_is_any, key_order, key_text
 from cms.query.sql.write_history import (
     HistoryEntry,
     Step,
@@ -33,7 +34,7 @@ from cms.schema.referential_actions import Table
 class KeySide:
     """One side of a foreign key: a table, its columns in the key, and its primary key.
 
-    `key` is None in a table without a primary key of one column. `collection` is the collection
+    `key` is None in a table without a primary key. `collection` is the collection
     whose history records the rows, if any.
     """
 
@@ -48,7 +49,7 @@ class KeySide:
         # A collection may have another key than the table's primary key.
         if self.key is None or self.collection is None:
             return False
-        return self.key.name == self.collection.primary_key
+        return tuple(part.name for part in self.key.key_fields) == self.collection.key_names
 
     @property
     def has_revisions(self) -> bool:
@@ -59,7 +60,7 @@ class KeySide:
 class RowReference:
     """How rows (t0) point to the rows above them.
 
-    Without `parent` the arguments are values of a column of the rows themselves.
+    Without `parent` the arguments are keys of the rows themselves.
     """
 
     own: KeySide
@@ -172,12 +173,11 @@ def _is_old_row(key: Field | None) -> Fragment:
 
 def delete_recorded(collection: Collection, arguments: ArgumentSlots) -> Fragment:
     """Print the deletion of rows that the history has recorded; its answer is their number."""
+    keys = arguments.column(0, key_cast(collection.key))
     return fill(
-        "WITH rows AS (DELETE FROM {0} AS t0 WHERE t0.{1} = ANY ({2}) RETURNING 1) SELECT "
-        "count(*) FROM rows",
+        "WITH rows AS (DELETE FROM {0} AS t0 WHERE {1} RETURNING 1) SELECT count(*) FROM rows",
         rows_of(collection.name),
-        name(collection.key.name),
-        arguments.column(0, key_cast(collection.key)),
+        key_is_any(collection.key, "t0", keys),
     )
 
 
@@ -194,14 +194,14 @@ def _identity(label: str, key: Field | None) -> list[Fragment]:
     """Print the columns that identify a row."""
     if key is None:
         return [text(f"{label}.tableoid"), text(f"{label}.ctid")]
-    return [text(f"{label}.{quoted(key.name)}")]
+    return key_columns(key, label)
 
 
 def _row_id(key: Field | None) -> Fragment:
     # The same location exists in every partition and heir of a table.
     if key is None:
         return text("concat(t0.tableoid, ' ', t0.ctid)")
-    return text(f"t0.{quoted(key.name)}::text")
+    return key_text(key, "t0")
 
 
 def _cast(key: Field | None) -> str:
@@ -215,16 +215,19 @@ def _joined_parents(reference: RowReference, arguments: ArgumentSlots) -> Fragme
     own = reference.own
     parent = reference.parent
     above_key = parent.key if parent else own.key
-    # Without a parent the arguments are values of a column that need not be the primary key.
+    # A collection may have another key than the table's primary key.
     if parent is None and own.collection:
-        above_key = own.collection.fields[own.columns[0]]
+        above_key = own.collection.key
     keys = fill(
         "unnest({0}, {1}) AS up (key, revision)",
         arguments.column(0, _cast(above_key)),
         arguments.column(1, "bigint"),
     )
+    if parent is None:
+        assert above_key, "only items are deleted"
+        joined = fill(" AS t0 JOIN {0} ON {1}", keys, key_equals(above_key, "t0", text("up.key")))
     # The usual case: the foreign key points to the primary key, which is the row id that is known.
-    if parent is None or (parent.key and parent.columns == (parent.key.name,)):
+    elif parent.key and parent.columns == (parent.key.name,):
         joined = fill(" AS t0 JOIN {0} ON t0.{1} = up.key", keys, name(own.columns[0]))
     else:
         # The foreign key points to other columns than those that identify the rows above.
@@ -243,7 +246,7 @@ def _joined_parents(reference: RowReference, arguments: ArgumentSlots) -> Fragme
 
 def _not_left_out(own: KeySide, arguments: ArgumentSlots) -> Fragment:
     """Print that a row is none of those of the third argument."""
-    row_id = _row_id(None) if own.key is None else fill("t0.{0}", name(own.key.name))
+    row_id = _row_id(own.key) if own.key is None or own.key.parts else key_order(own.key, "t0")
     # NOT IN looks values up in a hash table; `<> ALL` would compare each row with all of them,
     # which takes hours for many.
     return fill(
@@ -254,7 +257,7 @@ def _not_left_out(own: KeySide, arguments: ArgumentSlots) -> Fragment:
 def _has_row_id(key: Field | None) -> Fragment:
     """Print the condition that a row above has the row id of `up`."""
     if key is not None:
-        return fill("above.{0} = up.key", name(key.name))
+        return key_equals(key, "above", text("up.key"))
     return text(
         "above.tableoid = split_part(up.key, ' ', 1)::oid"
         " AND above.ctid = split_part(up.key, ' ', 2)::tid"

@@ -51,7 +51,6 @@ from cms.query.sql.columns import (
     numbered_outputs,
     output_columns,
     rows_of,
-    stored_column,
 )
 from cms.query.sql.expressions import (
     compared,
@@ -61,6 +60,7 @@ from cms.query.sql.expressions import (
     predicate,
 )
 from cms.query.sql.highlight import highlight_columns
+from cms.query.sql.keys import key_order
 from cms.schema.types.field_type import Trait
 
 MAX_RANKED = 10_000
@@ -111,7 +111,7 @@ def found_rows(plan: ReadPlan) -> Fragment:
 
 
 def _key(plan: ReadPlan) -> Fragment:
-    return stored_column(plan.collection.key, 0)
+    return key_order(plan.collection.key, alias(0))
 
 
 def top_outputs(plan: ReadPlan) -> list[Fragment]:
@@ -229,10 +229,20 @@ def output_value(value: Value, level: int) -> Fragment:
     """Print how a value looks in an answer, at any depth."""
     if isinstance(value.at, JsonPath):
         return json_member(value, value.at, level)
+    if value.field.parts and not value.is_computed:
+        return key_array(value, level)
     inner = expression(value, level)
     if value.is_computed:
         return inner
     return fill(value.field.json_sql, inner)
+
+
+def key_array(value: Value, level: int) -> Fragment:
+    """Print a key of several columns as an array, null where a part of it is."""
+    parts = [output_value(Value(part), level) for part in value.field.parts]
+    text_of_key = expression(value, level)
+    shape = "CASE WHEN {0} IS NOT NULL THEN json_build_array({1}) END"
+    return fill(shape, text_of_key, commas(parts))
 
 
 def embed_one(item: Embed, level: int) -> Fragment:
@@ -274,7 +284,8 @@ def embedded_item(item: Embed) -> Fragment:
     """Print one related item as JSON."""
     # Keys are shown as they are, and not as objects with one member.
     if item.keys_only:
-        return concat("n.", name(item.plan.outputs[0].key))
+        columns = [concat("n.", name(output.key)) for output in item.plan.outputs]
+        return columns[0] if len(columns) == 1 else fill("json_build_array({0})", commas(columns))
     # Aliases come from the request and so are parameters; long names fit no column.
     if item.plan.grouping or item.plan.renamed:
         return as_object(output_paths(item.plan))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, name, param, text
 from cms.query.sql.arguments import key_cast
 from cms.query.sql.columns import rows_of
+from cms.query.sql.keys import is_kept_key, key_equals, key_order, key_outputs
 from cms.query.sql.write_history import (
     HistoryEntry,
     Step,
@@ -18,13 +19,11 @@ from cms.schema.model import Collection, Field
 
 def position_of(collection: Collection, sort: Field, key: str) -> Fragment:
     """Print the read of an item's position; there is no row without the item."""
-    shape = "SELECT {2}::text FROM {0} WHERE {1} = {3}"
     return fill(
-        shape,
+        "SELECT {2}::text FROM {0} WHERE {1}",
         rows_of(collection.name),
-        _key(collection),
+        key_equals(collection.key, "", _key_param(collection, key)),
         name(sort.name),
-        _key_param(collection, key),
     )
 
 
@@ -46,17 +45,24 @@ def has_ambiguous_order(collection: Collection, sort: Field, low: str, high: str
 def renumber(collection: Collection, sort: Field, *, author: Fragment) -> Fragment:
     """Print the numbering of all items from 1; items without a position come last."""
     # The key decides between items without a position, or with the same one.
-    ranks = "SELECT {1} AS k, row_number() OVER (ORDER BY {2}, {1}) AS n FROM {0}"
-    ranked = fill(ranks, name(collection.name), _key(collection), name(sort.name))
+    key = collection.key
+    ranked = fill(
+        "SELECT {1}, row_number() OVER (ORDER BY {2}, {3}) AS n FROM {0}",
+        name(collection.name),
+        key_outputs(key),
+        name(sort.name),
+        key_order(key),
+    )
     # Rows are locked in the order of their keys, as everywhere: otherwise writes might deadlock.
     old = fill(
-        "SELECT t0.{1} AS k, t0.{2} AS w0, r.n AS position FROM {0} AS t0 JOIN ({3}) AS r ON r.k = "
-        "t0.{1}"
-        " WHERE t0.{2} IS DISTINCT FROM r.n ORDER BY t0.{1} FOR NO KEY UPDATE OF t0",
+        "SELECT {1}, t0.{2} AS w0, r.n AS position FROM {0} AS t0 JOIN ({3}) AS r ON {4}"
+        " WHERE t0.{2} IS DISTINCT FROM r.n ORDER BY {5} FOR NO KEY UPDATE OF t0",
         name(collection.name),
-        _key(collection),
+        key_outputs(key, "t0"),
         name(sort.name),
         ranked,
+        is_kept_key(key, "t0", "r"),
+        key_order(key, "t0"),
     )
     return _reposition(collection, sort, old, text("NULL::bigint"), author)
 
@@ -73,17 +79,18 @@ def move(
     down = int(source) < int(target)
     low, high = sorted((source, target), key=int)
     old = fill(
-        "SELECT t0.{1} AS k, t0.{2} AS w0, CASE WHEN t0.{1} = {3} THEN {4} ELSE t0.{2} {5} END AS "
+        "SELECT {1}, t0.{2} AS w0, CASE WHEN {3} THEN {4} ELSE t0.{2} {5} END AS "
         "position FROM {0} AS t0"
-        " WHERE t0.{2} BETWEEN {6} AND {7} ORDER BY t0.{1} FOR NO KEY UPDATE",
+        " WHERE t0.{2} BETWEEN {6} AND {7} ORDER BY {8} FOR NO KEY UPDATE",
         name(collection.name),
-        _key(collection),
+        key_outputs(collection.key, "t0"),
         name(sort.name),
-        _key_param(collection, key),
+        key_equals(collection.key, "t0", _key_param(collection, key)),
         param(target, "bigint"),
         text("- 1" if down else "+ 1"),
         param(low, "bigint"),
         param(high, "bigint"),
+        key_order(collection.key, "t0"),
     )
     shape = (
         "CASE WHEN moved.item <> {0}::text THEN (SELECT m.revision FROM moved AS m WHERE "
@@ -105,10 +112,10 @@ def _reposition(
     if collection.accountability == "all":
         delta = concat(", ", delta_of([sort]), " AS delta")
     moved = fill(
-        "UPDATE {0} AS t0 SET {1} = old.position FROM old WHERE t0.{2} = old.k RETURNING {3}{4}",
+        "UPDATE {0} AS t0 SET {1} = old.position FROM old WHERE {2} RETURNING {3}{4}",
         name(collection.name),
         name(sort.name),
-        _key(collection),
+        is_kept_key(collection.key, "t0", "old"),
         commas(history_columns(collection)),
         delta,
     )
@@ -121,10 +128,6 @@ def _reposition(
         *history_steps(collection, history, history_action=None, author=author),
     ]
     return with_steps(steps, text("SELECT count(*) FROM rows"))
-
-
-def _key(collection: Collection) -> Fragment:
-    return name(collection.key.name)
 
 
 def _key_param(collection: Collection, key: str) -> Fragment:

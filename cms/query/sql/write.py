@@ -35,6 +35,14 @@ from cms.fragment import (
 from cms.query.language.ast import Slot
 from cms.query.sql.arguments import VERSION_SLOTS, ArgumentSlots, array_type, key_cast
 from cms.query.sql.columns import numbered_outputs, numbered_rows, output_columns
+from cms.query.sql.keys import (
+    is_kept_key,
+    key_equals,
+    key_is_any,
+    key_order,
+    key_outputs,
+    key_text,
+)
 from cms.query.sql.write_events import event_columns, event_steps
 from cms.query.sql.write_history import (
     ACTIVITY,
@@ -137,31 +145,31 @@ def update(
     *,
     single_statement: SingleStatement | None = None,
 ) -> Fragment:
-    """Print the change of rows; the first column is the primary key.
+    """Print the change of rows, by their keys, which are the first argument.
 
     Its rows are the number of each row that was found, from 1, its key, and its revision when
     anything changed.
     """
     # WITH old AS (SELECT r.n, t0."id" AS k, r.c1, t0."title" AS w0 FROM … FOR NO KEY UPDATE OF t0),
     # rows AS (UPDATE "articles" AS t0 SET "title" = old.c1 FROM old WHERE t0."id" = old.k …)
-    key, *others = columns
-    changing = tracked_columns(collection, others)
+    key = collection.key
+    changing = tracked_columns(collection, columns)
     old = _old_rows(collection, columns, changing, arguments, single_statement=single_statement)
     assignments = []
-    for index, field in enumerate(others, start=1):
+    for index, field in enumerate(columns, start=1):
         assignments.append(concat(name(field.name), " = ", _cell(field, f"old.c{index}")))
     delta = text(", old.n")
     if collection.accountability == "all":
         delta = concat(", old.n, ", delta_of(changing), " AS delta")
     rows = fill(
-        "UPDATE {0} AS t0 SET {1} FROM old WHERE t0.{2} = old.k{5}{6} RETURNING {3}{4}",
+        "UPDATE {0} AS t0 SET {1} FROM old WHERE {2}{5}{6} RETURNING {3}{4}",
         name(collection.name),
         commas(assignments),
-        name(key.name),
-        _returning(collection, single_statement, event_columns(collection, arguments, others)),
+        is_kept_key(key, "t0", "old"),
+        _returning(collection, single_statement, event_columns(collection, arguments, columns)),
         delta,
         write_allowed(single_statement),
-        _and(_advance_sequences(collection, enumerate(others, start=1), arguments)),
+        _and(_advance_sequences(collection, enumerate(columns, start=1), arguments)),
     )
     history = HistoryEntry.of_changes("update")
     return _statement(
@@ -178,35 +186,39 @@ def _old_rows(
     single_statement: SingleStatement | None,
 ) -> Fragment:
     """Print the rows to change, locked: their new values, and the old ones of `changing`."""
-    key = columns[0]
+    key = collection.key
     # The new values, and the old ones beside them: only `old` still sees the row as it was.
-    old_columns = [text(f", r.c{index}") for index in range(1, len(columns))]
+    old_columns = [text(f", r.c{index}") for index in range(1, len(columns) + 1)]
     for index, field in enumerate(changing):
         old_columns.append(concat(", t0.", name(field.name), f" AS w{index}"))
     old_columns.append(rule_results(single_statement))
     # In the order of keys: two writes that lock the same rows would otherwise wait for each other.
     # NO KEY UPDATE lets other transactions insert rows that point to these.
     return fill(
-        "SELECT r.n, t0.{0} AS k{1} FROM {2} AS t0 JOIN {3} ON t0.{0} = {4}{5} ORDER BY t0.{0} "
-        "FOR NO KEY UPDATE OF t0",
-        name(key.name),
+        "SELECT r.n, {0}{1} FROM {2} AS t0 JOIN {3} ON {4}{5} ORDER BY {6} FOR NO KEY UPDATE OF t0",
+        key_outputs(key, "t0"),
         join("", old_columns),
         name(collection.name),
-        _source(columns, arguments),
-        _cell(key, "r.c0"),
+        _source([key, *columns], arguments),
+        _is_sent_key(key, "t0"),
         _and(version_conditions(single_statement)),
+        key_order(key, "t0"),
     )
+
+
+def _is_sent_key(key: Field, row: str) -> Fragment:
+    return key_equals(key, row, text("r.c0") if key.parts else _cell(key, "r.c0"))
 
 
 def touch(collection: Collection, arguments: ArgumentSlots) -> Fragment:
     """Print a change of no column, which leaves an activity only; it answers as `update`."""
     rows = fill(
-        "SELECT r.n, t.{0}::text AS item, {1} AS activity FROM {2} AS t JOIN {3} ON t.{0} = {4}",
-        name(collection.key.name),
+        "SELECT r.n, {0} AS item, {1} AS activity FROM {2} AS t JOIN {3} ON {4}",
+        key_text(collection.key, "t"),
         ACTIVITY,
         name(collection.name),
         _source([collection.key], arguments),
-        _cell(collection.key, "r.c0"),
+        _is_sent_key(collection.key, "t"),
     )
     return _statement(collection, arguments, (Step("rows", rows),), HistoryEntry("update"), None)
 
@@ -220,20 +232,21 @@ def delete(
     """Print the deletion of rows by key; its rows are the keys and last revisions of rows found."""
     key = collection.key
     keys = arguments.column(0, key_cast(key))
-    is_deleted = fill("= {0}", keys) if arguments.single else fill("= ANY ({0})", keys)
+    is_named = key_equals if arguments.single else key_is_any
     # A DELETE alone would lock the rows in the order in which it finds them.
     old = fill(
-        "SELECT t0.{0} AS k{4} FROM {1} AS t0 WHERE t0.{0} {2}{3} ORDER BY t0.{0} FOR UPDATE",
-        name(key.name),
+        "SELECT {0}{4} FROM {1} AS t0 WHERE {2}{3} ORDER BY {5} FOR UPDATE",
+        key_outputs(key, "t0"),
         name(collection.name),
-        is_deleted,
+        is_named(key, "t0", keys),
         _and(version_conditions(single_statement)),
         rule_results(single_statement),
+        key_order(key, "t0"),
     )
     rows = fill(
-        "DELETE FROM {0} AS t0 USING old WHERE t0.{1} = old.k{3} RETURNING {2}",
+        "DELETE FROM {0} AS t0 USING old WHERE {1}{3} RETURNING {2}",
         name(collection.name),
-        name(key.name),
+        is_kept_key(key, "t0", "old"),
         _returning(collection, single_statement, event_columns(collection, arguments, [])),
         write_allowed(single_statement),
     )

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
+from cms.fragment import EMPTY, Fragment, commas, fill, param, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
 from cms.query.sql.columns import rows_of
+from cms.query.sql.keys import key_is_any, key_order
 from cms.query.sql.write_history import Step, is_recorded, read_value, whole_row, with_steps
 from cms.schema.model import Collection, Field
 from cms.schema.system import event_name
@@ -32,9 +33,9 @@ _INSERT_CREATION_RUNS = (
     "SELECT flow.id, 'event', json_build_object('event', {0}, 'collection', {1}, "
     "'payload', {2}, 'key', {3}), (SELECT json_build_object('user', id, 'role', role, 'ip', {4}) "
     "FROM system_users WHERE id = {5}) FROM {6} AS t0 CROSS JOIN system_flows AS flow "
-    "WHERE t0.{7} = ANY ({8}) AND flow.status = 'active' AND flow.trigger = 'event' "
+    "WHERE {7} AND flow.status = 'active' AND flow.trigger = 'event' "
     "AND flow.options ->> 'type' = 'action' AND (flow.options -> 'scope')::jsonb ? {0} "
-    "ORDER BY t0.{7}, flow.date_created, flow.id RETURNING id"
+    "ORDER BY {8}, flow.date_created, flow.id RETURNING id"
 )
 # Each new item is an event of its own.
 _NEW_ROWS = "SELECT rows.key_value AS keys, rows.data AS payload FROM rows"
@@ -105,17 +106,18 @@ def creation_runs(collection: Collection, arguments: ArgumentSlots) -> Fragment:
     It finds the flows itself. Its literals are the author and an array of keys; a row without an
     author is the service's own.
     """
+    key = collection.key
     runs = fill(
         _INSERT_CREATION_RUNS,
         param(event_name(collection.name, "create"), "text"),
         param(collection.name, "text"),
         whole_row(collection),
-        read_value(collection.key),
+        read_value(key),
         arguments.address(),
         arguments.user(),
         rows_of(collection.name),
-        name(collection.key.name),
-        arguments.column(0, key_cast(collection.key)),
+        key_is_any(key, "t0", arguments.column(0, key_cast(key))),
+        key_order(key, "t0"),
     )
     jobs = fill(_INSERT_JOBS, text("runs"))
     return with_steps([Step("runs", runs)], jobs)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cms.fragment import Fragment, commas, concat, fill, name, optional, param, quoted, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
 from cms.query.sql.columns import rows_of
+from cms.query.sql.keys import key_equals, key_order, key_text
 from cms.schema.model import Collection, Field
 from cms.schema.system import system_table
 
@@ -81,7 +82,7 @@ def history_steps(
 
 def history_columns(collection: Collection) -> list[Fragment]:
     """Print the columns of a row (t0) for the history: its key, new ids, and the whole row."""
-    columns = [fill("t0.{0}::text AS item", name(collection.key.name))]
+    columns = [concat(key_text(collection.key, "t0"), " AS item")]
     if collection.accountability:
         columns.append(concat(ACTIVITY, " AS activity"))
     if collection.accountability == "all":
@@ -104,7 +105,9 @@ def is_recorded(field: Field) -> bool:
 
 
 def read_value(field: Field) -> Fragment:
-    """Print the value of a column of a row (t0) as reads show it."""
+    """Print the value of a column of a row (t0) as reads show it; a key of several as an array."""
+    if field.parts:
+        return fill("json_build_array({0})", commas(map(read_value, field.parts)))
     return fill(field.json_sql, fill(field.type.value_sql, text(f"t0.{quoted(field.name)}")))
 
 
@@ -171,14 +174,14 @@ def record_changes(collection: Collection, arguments: ArgumentSlots, *, action: 
     collection is one that keeps revisions.
     """
     now = fill(
-        "SELECT {0}, old.was FROM {1} AS t0 JOIN unnest({2}, {3}) AS old (key, was) ON t0.{4} = "
-        "old.key "
-        "ORDER BY t0.{4}",
+        "SELECT {0}, old.was FROM {1} AS t0 JOIN unnest({2}, {3}) AS old (key, was) ON {4} "
+        "ORDER BY {5}",
         commas(history_columns(collection)),
         rows_of(collection.name),
         arguments.column(0, key_cast(collection.key)),
         arguments.column(1, "json"),
-        name(collection.key.name),
+        key_equals(collection.key, "t0", text("old.key")),
+        key_order(collection.key, "t0"),
     )
     # Columns such as the moment of the last access change all the time; they make no revision by
     # themselves.

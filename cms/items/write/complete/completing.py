@@ -21,7 +21,6 @@ from cms.items.write.complete.plain_rows import (
     add_row_problems,
     changed_plain_rows,
     new_plain_rows,
-    values_without_key,
 )
 from cms.items.write.complete.presets import PresetBinder
 from cms.items.write.complete.validating import CallCache, PayloadValidator
@@ -85,18 +84,12 @@ class _RowSource(NamedTuple):
 
     def changed_values(self, row: ParsedRow, number: int) -> MutableRowValues:
         """Return the values that change in a stored row, without its key and unchanged values."""
-        values = values_without_key(
-            row.values, self.parsed.collection.key_name, self.stored.keys[number]
-        )
-        # Values that are already stored are not written, and take no permission.
-        for name in self.stored.unchanged.get(number, ()):
-            del values[name]
-        return values
+        return self.stored.changes(self.parsed.collection, number, row.values)
 
     def require_allowed(self, row: ParsedRow) -> None:
         """Raise `Refused` FORBIDDEN for a row that only administrators may write."""
         # An element of a list sets the field that points to its owner without naming it.
-        owner_field = row.owner.field if row.owner else None
+        owner_field = row.owner.field.name if row.owner and row.owner.field else None
         if (
             self.hooks.is_admin_only
             or self.hooks.admin_fields & row.sent.keys()
@@ -158,7 +151,7 @@ class RowCompleter:
             and len(auto_filling) == 1
         ):
             if stored.keys:
-                rows = changed_plain_rows(parsed, stored.keys, auto_filling[False], problems)
+                rows = changed_plain_rows(parsed, stored, auto_filling[False], problems)
             else:
                 rows = new_plain_rows(parsed, auto_filling[True], problems)
         else:
@@ -198,7 +191,7 @@ class RowCompleter:
         if first_owner is None or first_owner.field is None:
             return False
         catalogue = self._context.snapshot.catalogue
-        link = link_of(catalogue, parsed.collection, first_owner.field)
+        link = link_of(catalogue, parsed.collection, first_owner.field.name)
         return link is not None and link.far == catalogue.collections[link.target].primary_key
 
     def _new_row(self, source: _RowSource, row: ParsedRow) -> _CompletedRow:

@@ -6,15 +6,14 @@ hooks. There may be thousands, so these loops do no more than they must.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from cms.errors import Problem
 from cms.items.write.stages.parsed import ParsedRow, ParsedSet
 from cms.items.write.stages.problems import Problems
-from cms.items.write.stages.resolved_rows import ResolvedRow
+from cms.items.write.stages.resolved_rows import ResolvedRow, StoredRows
 from cms.schema.auto_fields import AutoFields, AutoValues, complete_change, complete_new
-from cms.schema.payload import MutableRowValues, RowValues
 
 
 class AutoFilling(NamedTuple):
@@ -44,35 +43,22 @@ def new_plain_rows(
 
 def changed_plain_rows(
     parsed: ParsedSet,
-    keys: Mapping[int, str | None],
+    stored: StoredRows,
     auto_filling: AutoFilling,
     problems: Problems,
 ) -> list[ResolvedRow]:
-    """Return the changes of stored items; `keys` are theirs by number, None for a missing item."""
-    key_field = parsed.collection.key_name
+    """Return the changes of stored items."""
     rows: list[ResolvedRow] = []
     for number, row in enumerate(parsed.rows):
         sent, row_values, position, _, invalid_fields, _ = row
-        key = keys[number]
-        values = values_without_key(row_values, key_field, key)
+        key = stored.keys[number]
+        values = stored.changes(parsed.collection, number, row_values)
         row_problems = complete_change(values, *auto_filling)
         if row_problems:
             add_row_problems(row_problems, row, problems)
         fields = (sent, values, position, invalid_fields, None, False, key, None, None)
         rows.append(tuple.__new__(ResolvedRow, fields))
     return rows
-
-
-def values_without_key(row_values: RowValues, key_field: str, key: str | None) -> MutableRowValues:
-    """Return a copy of the values of a change, without the key of the row that changes.
-
-    A row that is missing (`key` is None) keeps the key that was sent.
-    """
-    values = dict(row_values)
-    # A key of null has been refused as one that is missing.
-    if key is not None or values.get(key_field) is None:
-        values.pop(key_field, None)
-    return values
 
 
 def add_row_problems(

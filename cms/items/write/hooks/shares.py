@@ -14,8 +14,8 @@ from cms.database.statements import statement
 from cms.errors import Refused, forbidden
 from cms.hashing.passwords import check_password
 from cms.query.sql.locks import check_rows
+from cms.schema.keys import key_parser
 from cms.schema.model import Collection, Kind
-from cms.schema.payload import converter
 from cms.schema.system import is_system
 from cms.store.context import RequestContext
 from cms.store.fetching import fetch_fragment
@@ -86,7 +86,7 @@ def _has_items(collection: Collection) -> bool:
 
 def _key(row: HookedRow, collection: Collection) -> str:
     try:
-        return converter(collection.key)(row.values.get("item"))
+        return key_parser(collection.key)(row.values.get("item"))
     except ValueError:
         # Like a hidden item: the form of keys is not revealed to callers who cannot read any.
         raise forbidden() from None

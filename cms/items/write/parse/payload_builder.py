@@ -116,6 +116,11 @@ class ToOneBuilder:
     targets: SetBuilder
     pairs: list[tuple[int, int]] = field(default_factory=list)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that hold the key of the target."""
+        return tuple(part.name for part in self.link.near.key_fields)
+
     @classmethod
     def of(cls, to_one: ParsedToOne) -> ToOneBuilder:
         return cls(to_one.name, to_one.link, SetBuilder.of(to_one.targets), list(to_one.pairs))
@@ -178,11 +183,11 @@ def values_of_lists(row: ParsedRow, values: MutableRowValues) -> MutableRowValue
     """
     if row.owner is None or row.owner.field is None:
         return {}
-    owner_field = row.owner.field
+    owner_columns = {part.name for part in row.owner.field.key_fields}
     set_by_list: MutableRowValues = {}
     for name, value in row.values.items():
         # A value that was not sent is the position in the list: parsing adds no other.
         is_list_order = row.sent.get(name) is None and values.get(name) is None
-        if name == owner_field or is_list_order:
+        if name in owner_columns or is_list_order:
             set_by_list[name] = value
     return set_by_list

@@ -30,12 +30,15 @@ from cms.items.write.stages.parsed import (
 from cms.items.write.stages.problems import PayloadPosition, Problems, no_target_problem
 from cms.mappings import without
 from cms.query.plan.links import Link, link_of
-from cms.schema.model import Catalogue, Collection
+from cms.schema.keys import item_of_key, key_parser, may_be_key
+from cms.schema.model import Catalogue, Collection, Field
 from cms.schema.payload import (
     REPEATED,
     ItemParser,
     MutableRowValues,
     ParsedItem,
+    RowValues,
+    converter,
     invalid_item,
     value_problem,
 )
@@ -163,7 +166,7 @@ class PayloadParser:
 
     def _add_or_merge(self, builder: SetBuilder, row: RowBuilder, parsed: ParsedItem) -> int:
         """Make objects with the same key one row, in which the values of later ones win."""
-        key = row.values.get(builder.collection.key_name)
+        key = builder.collection.key_of(row.values)
         number = None if key is None else builder.numbers_by_key.get(key)
         if number is None:
             number = builder.add(row)
@@ -174,7 +177,7 @@ class PayloadParser:
         builder.rows[number].merge(row)
         # A value for the field itself takes the place of an object that stood there.
         for to_one in builder.to_one.values():
-            if to_one.name in row.values:
+            if to_one.columns[0] in row.values:
                 to_one.detach(number)
         # Of objects with one key only the first may hold lists: two arrays would each be the
         # complete content of a list.
@@ -253,7 +256,7 @@ class PayloadParser:
         if to_one is None:
             to_one = ToOneBuilder(name, link, self._target_set(builder, link, position))
             builder.to_one[name, link.target] = to_one
-        row.values[name] = PENDING_KEY
+        row.values.update(dict.fromkeys(to_one.columns, PENDING_KEY))
         # Objects of all rows above share one set, and so one statement.
         targets = to_one.targets
         # An item of a collection that can only be read here may be named by its key.
@@ -261,7 +264,7 @@ class PayloadParser:
         expects = Expects.ANY if is_writable else Expects.PRESENT
         target_number = self._parse_item(targets, value, position, expects)
         target_row = targets.rows[target_number]
-        if not is_writable and target_row.sent.keys() != {targets.collection.key_name}:
+        if not is_writable and target_row.sent.keys() != {*targets.collection.key_names}:
             self.problems.add(read_only(targets.collection), position)
         # Rows that share an object share the one row; the first of them counts as its owner.
         target_row.owner = target_row.owner or Owner(number)
@@ -337,7 +340,7 @@ class PayloadParser:
             return None
         far = to_many.link.far
         row.owner = Owner(owner, far)
-        row.values[far] = PENDING_KEY
+        row.values.update(dict.fromkeys((part.name for part in far.key_fields), PENDING_KEY))
         to_many.pairs.append((owner, number))
         return number
 
@@ -346,36 +349,88 @@ class PayloadParser:
     ) -> int | None:
         """Parse an object, or the key of a row that is present."""
         if isinstance(element, Mapping):
-            # Whatever is sent for the field: the list decides to whom the row belongs.
-            far = to_many.link.far
-            if far in element and far != to_many.elements.collection.key_name:
-                element = without(element, (far,))
+            element = without(element, _set_by_list(to_many, element, expects))
             return self._parse_item(to_many.elements, element, position, expects)
         if expects is Expects.ABSENT:
             self._add_problem(to_many, position, NO_OBJECT)
             return None
-        if element is None or isinstance(element, list):
+        collection = to_many.elements.collection
+        if not may_be_key(collection, element):
             self._add_problem(to_many, position, "it must be an object or a key")
             return None
-        item = {to_many.elements.collection.key_name: element}
+        try:
+            item = item_of_key(collection, element)
+        except ValueError as error:
+            self._add_key_problem(to_many, element, error, position)
+            return None
         return self._parse_item(to_many.elements, item, position, Expects.PRESENT)
 
     def _parse_removals(
         self, to_many: ToManyBuilder, owner: int, keys: list[object], position: PayloadPosition
     ) -> None:
-        collection = to_many.elements.collection
         for index, sent in enumerate(keys):
             element_position = position.below(index)
             try:
-                key = collection.key.type.parse(sent)
-                to_many.removals.append(ListRemoval(owner, sent, key, element_position))
+                values = _removed_key(to_many, sent)
+                to_many.removals.append(ListRemoval(owner, sent, values, element_position))
             except ValueError as error:
-                problem = value_problem(collection, collection.key.name, sent, error)
-                extensions = {**problem.extensions, "path": []}  # the element itself is the key
-                self.problems.add(replace(problem, extensions=extensions), element_position)
+                self._add_key_problem(to_many, sent, error, element_position)
+
+    def _add_key_problem(
+        self, to_many: ToManyBuilder, sent: object, error: ValueError, position: PayloadPosition
+    ) -> None:
+        collection = to_many.elements.collection
+        problem = value_problem(collection, collection.key.name, sent, error)
+        extensions = {**problem.extensions, "path": []}  # the element itself is the key
+        self.problems.add(replace(problem, extensions=extensions), position)
 
     def _add_problem(self, to_many: ToManyBuilder, position: PayloadPosition, reason: str) -> None:
         self.problems.add(invalid_item(reason, to_many.elements.collection.name), position)
+
+
+def _set_by_list(
+    to_many: ToManyBuilder, element: Mapping[str, object], expects: Expects
+) -> list[str]:
+    """Return the fields of an element whose values the list sets, whatever was sent for them.
+
+    The columns to the owner name the row where they are part of its key, and the row may be stored.
+    """
+    far = to_many.link.far
+    collection = to_many.elements.collection
+    names = [far.name] if far.parts else []
+    for part in far.key_fields:
+        is_named = part.name in collection.key_names and expects is not Expects.ABSENT
+        # Clients send any value for an owner that they leave to the list.
+        if not (is_named and _is_value(part, element.get(part.name))):
+            names.append(part.name)
+    return names
+
+
+def _is_value(field: Field, value: object) -> bool:
+    if value is None:
+        return False
+    try:
+        converter(field)(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _removed_key(to_many: ToManyBuilder, sent: object) -> RowValues:
+    """Return the values of the key of an element that leaves a list; ValueError for no key."""
+    collection = to_many.elements.collection
+    if not isinstance(sent, Mapping):
+        return collection.key_values(collection.key.type.parse(sent))
+    if collection.key_name:
+        raise ValueError("it must be a key")
+    owner_columns = {part.name for part in to_many.link.far.key_fields}
+    values: MutableRowValues = {}
+    for part in collection.key.key_fields:
+        if sent.get(part.name) is not None:
+            values[part.name] = key_parser(part)(sent[part.name])
+        elif part.name not in owner_columns:
+            raise ValueError(f'it must hold "{part.name}"')
+    return values
 
 
 def _set_order(values: MutableRowValues, order_field: str, order: int) -> None:
@@ -391,7 +446,7 @@ def _order_field_of(to_many: ToManyBuilder) -> str | None:
     if field is None or field.column is None or Trait.ARITHMETIC not in field.type.traits:
         return None
     is_filled_by_database = field.column.is_generated or field.column.has_auto_increment
-    if is_filled_by_database or field.name == collection.primary_key:
+    if is_filled_by_database or field.name in collection.key_names:
         return None
     return field.name
 

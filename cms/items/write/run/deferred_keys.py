@@ -15,14 +15,15 @@ from cms.items.write.stages.resolved_rows import ResolvedRow, values_of
 from cms.items.write.transaction.row_indexes import at_indexes
 from cms.items.write.transaction.rows import group_by_columns
 from cms.query.plan.links import links_from
-from cms.schema.model import Catalogue, Collection
+from cms.schema.key_texts import key_text
+from cms.schema.model import Catalogue, Collection, Field
 from cms.schema.payload import MutableRowValues
 
 
 class _ReferenceField(NamedTuple):
     """A field that points to rows of the collection `target`."""
 
-    name: str
+    field: Field
     target: str
 
 
@@ -57,7 +58,7 @@ class DeferredKeys:
             # Rows of one statement may refer to each other: PostgreSQL checks keys at its end.
             self._note_written(collection, at_indexes(rows, numbers))
             for number in numbers:
-                names = self._deferred_names(collection, rows[number], references)
+                names = self._deferred_names(rows[number], references)
                 if names:
                     row_id = RowId(set_number, number)
                     deferred_rows[number] = self._without(collection, row_id, rows[number], names)
@@ -78,24 +79,26 @@ class DeferredKeys:
 
     def _references(self, collection: Collection) -> Iterator[_ReferenceField]:
         """Yield the fields that point to collections with pending rows."""
-        for name, link in links_from(self._catalogue, collection):
+        for _, link in links_from(self._catalogue, collection):
             if not link.to_many and link.target in self._pending:
-                yield _ReferenceField(name, link.target)
+                yield _ReferenceField(link.near, link.target)
 
-    def _deferred_names(
-        self, collection: Collection, row: ResolvedRow, references: Sequence[_ReferenceField]
-    ) -> list[str]:
-        """Return the fields of a row whose values are keys of pending rows."""
+    def _deferred_names(self, row: ResolvedRow, references: Sequence[_ReferenceField]) -> list[str]:
+        """Return the columns of a row whose values are keys of pending rows."""
         names: list[str] = []
-        for name, target in references:
-            if row.values.get(name) not in self._pending[target]:
+        for field, target in references:
+            columns = field.key_fields
+            values = [row.values.get(column.name) for column in columns]
+            key = key_text(values) if field.parts else values[0]
+            if key not in self._pending[target]:
                 continue
-            column = collection.fields[name].column
-            is_nullable = column is not None and column.is_nullable
+            nullable = [part.name for part in columns if part.column and part.column.is_nullable]
             # A new row cannot do without a value in a column that takes no null. PostgreSQL refuses
             # the reference then, unless the constraint is deferred.
-            if not row.is_new or is_nullable:
-                names.append(name)
+            if not row.is_new:
+                names += [column.name for column in columns]
+            else:
+                names += nullable
         return names
 
     def _without(
@@ -104,7 +107,7 @@ class DeferredKeys:
         """Return a row without some of its references, and keep their values for `updates`."""
         values = dict(row.values)
         deferred: MutableRowValues = {}
-        for name in names:
+        for name in dict.fromkeys(names):
             deferred[name] = values.pop(name)
             if row.is_new:
                 # A change leaves the stored value until the update; a new row has none to leave.
@@ -115,12 +118,11 @@ class DeferredKeys:
 
 def new_keys_of(collection: Collection, rows: Iterable[ResolvedRow]) -> frozenset[str]:
     """Return the keys that new rows have among their values."""
-    key_field = str(collection.primary_key)
     keys: set[str] = set()
     for row in rows:
         if not row.is_new:
             continue
-        key = row.values.get(key_field)
+        key = collection.key_of(row.values)
         if key is not None:
             keys.add(key)
     return frozenset(keys)

@@ -67,10 +67,9 @@ def _new_keys(sets: Sequence[AuthorizedSet]) -> set[tuple[str, str | None]]:
     """Return the keys that the call itself gives to new rows, with their collections."""
     keys: set[tuple[str, str | None]] = set()
     for authorized in sets:
-        name = str(authorized.collection.primary_key)
         for row in authorized.rows:
-            if row.is_new and name in row.values:
-                keys.add((authorized.collection.name, row.values[name]))
+            if row.is_new:
+                keys.add((authorized.collection.name, authorized.collection.key_of(row.values)))
     return keys
 
 
@@ -135,7 +134,8 @@ def _former_values(
     keys = _keys([authorized.rows[number] for number in numbers])
     if not keys:
         return {}
-    columns = [column_by_key(executor, authorized.collection, name, keys) for name in fields]
+    collection = authorized.collection
+    columns = [column_by_key(executor, collection, collection.fields[f], keys) for f in fields]
     return {key: tuple(column.get(key) for column in columns) for key in keys}
 
 

@@ -103,7 +103,7 @@ class _SequenceBuilder:
         # `add_set` gives this number to the set of the objects.
         target = self._set_count
         self.add_set(owners=number)
-        return Reference(to_one.name, target, to_one.link.far, to_one.pairs)
+        return Reference(to_one.link.near, target, to_one.link.far, to_one.pairs)
 
     def _add_rows(
         self,
@@ -141,7 +141,7 @@ class _SequenceBuilder:
         pairs: list[tuple[int, int]] = []
         for owner, element in to_many.pairs:
             # An element that stays in its list needs no reference.
-            if far in elements[element].values:
+            if far.key_fields[0].name in elements[element].values:
                 # Turned round: it is the element that points to its owner.
                 pairs.append((element, owner))
         reference = Reference(far, number, to_many.link.near, pairs)

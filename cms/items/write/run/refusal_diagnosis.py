@@ -196,7 +196,7 @@ class _InquiryRun:
             if not values:
                 continue
             relation = self.catalogue.by_many.get((collection.name, column.name))
-            if relation and relation.constraint:
+            if relation and relation.constraint and relation.key:
                 self._check_foreign_key(row_set, column, relation.constraint, values)
             if _is_unique(column) and collection.primary_key:
                 self._check_unique(row_set, column, values)
@@ -206,7 +206,7 @@ class _InquiryRun:
     ) -> None:
         """Add problems for references to rows that neither exist nor are part of the call."""
         # The rows of the call do not exist yet, or not any more: its transaction was undone.
-        written = self._written_values(constraint.foreign_table, constraint.foreign_column)
+        written = self._written_values(constraint.foreign_table, constraint.foreign_columns[0])
         references: _Values = {}
         for number, value in values.items():
             if value not in written:

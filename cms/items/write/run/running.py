@@ -34,7 +34,7 @@ from cms.items.write.transaction.rows import (
     reserve_revisions,
     update_rows,
 )
-from cms.schema.payload import MutableRowValues, RowValues
+from cms.schema.payload import MutableRowValues, RowValues, column_values
 from cms.store.table_hooks import keys_of
 
 
@@ -145,7 +145,7 @@ class _SequenceRun:
             for number, target_number in reference.pairs:
                 if number not in copies:
                     copies[number] = dict(filled[number])
-                copies[number][reference.field] = column[target_number]
+                copies[number] |= column_values(reference.field, column[target_number])
         for number, values in copies.items():
             filled[number] = values
         return filled
@@ -158,7 +158,7 @@ class _SequenceRun:
             # Several rows may refer to the same one.
             if number not in keys:
                 keys[number] = self.written.key(RowId(reference.target, number))
-        if reference.column == collection.primary_key or not keys:
+        if reference.column == collection.key or not keys:
             return keys
         # Another unique column may be filled by the database, and is read from the written rows.
         key_texts = [str(key) for key in keys.values()]

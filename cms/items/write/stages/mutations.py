@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cms.access.guarded_rules import GuardedRule
 from cms.items.write.stages.parsed import Pairs
 from cms.items.write.stages.resolved_rows import ResolvedRow, ResolvedSet
-from cms.schema.model import Collection
+from cms.schema.model import Collection, Field
 from cms.schema.payload import RowValues
 
 NO_RULES: Mapping[int, GuardedRule] = {}
@@ -58,13 +58,13 @@ class RowId(NamedTuple):
 class Reference:
     """Values of `field` that rows get from rows of another set, once these are written.
 
-    `target` is the number of the other set, and `column` the column of its rows that `field` points
+    `target` is the number of the other set, and `column` the field of its rows that `field` points
     to. Each of `pairs` is the number of a row that points and of the row that it points to.
     """
 
-    field: str
+    field: Field
     target: int
-    column: str
+    column: Field
     pairs: Pairs
 
 

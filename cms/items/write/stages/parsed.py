@@ -25,7 +25,7 @@ from typing import NamedTuple, overload
 
 from cms.items.write.stages.problems import PayloadPosition
 from cms.query.plan.links import Link
-from cms.schema.model import Collection
+from cms.schema.model import Collection, Field
 from cms.schema.payload import RowValues
 
 
@@ -61,7 +61,7 @@ class Owner(NamedTuple):
     """
 
     number: int
-    field: str | None = None
+    field: Field | None = None
     value: object = None
 
 
@@ -197,11 +197,14 @@ class ParsedToOne:
 
 @dataclass(frozen=True, slots=True)
 class ListRemoval:
-    """An element of `delete` in the payload: a row that leaves the list of the row `owner`."""
+    """An element of `delete` in the payload: a row that leaves the list of the row `owner`.
+
+    `values` are those of its key, of which the columns to the owner may be missing.
+    """
 
     owner: int
     sent: object
-    key: str
+    values: RowValues
     position: PayloadPosition
 
 

@@ -65,9 +65,9 @@ class Problems:
 
 
 def key_change_problem(collection: Collection) -> Problem:
-    """Return the problem of a change that holds another key than that of its item."""
-    reason = "the primary key of an item cannot be changed"
-    return invalid_item(reason, collection.name, collection.primary_key)
+    """Return the problem of an item whose key a flow has changed, which only names the item."""
+    reason = "a flow cannot change the primary key of an item"
+    return invalid_item(reason, collection.name, collection.key_name)
 
 
 def no_target_problem(collection: Collection, name: str, collection_field: str) -> Problem:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cms.access.guarded_rules import GuardedGrant
-from cms.items.write.stages.parsed import Owner, Pairs
+from cms.items.write.stages.parsed import Owner, Pairs, PendingKey
 from cms.items.write.stages.problems import PayloadPosition
 from cms.query.plan.links import Link
 from cms.schema.model import Collection
-from cms.schema.payload import RowValues
+from cms.schema.payload import MutableRowValues, RowValues
 
 _NO_REFERENCE: Mapping[str, object] = {}
 _NO_KEYS: Mapping[int, str | None] = {}
@@ -27,11 +27,37 @@ class StoredRows(NamedTuple):
     """Which rows of a parsed set are stored; all others are new.
 
     `keys` are the keys of stored rows, by number; None for a row that has to be stored and is
-    missing. `unchanged` are the fields of rows that hold what was sent already, by number.
+    missing. `unchanged` are the columns of rows that hold what was sent already, by number. Rows
+    that are `named_by_key` are those of the keys among their values; in others these are changes
+    of the key.
     """
 
     keys: Mapping[int, str | None] = _NO_KEYS
     unchanged: Mapping[int, frozenset[str]] = _ALL_CHANGED
+    named_by_key: bool = True
+
+    def changes(self, collection: Collection, number: int, values: RowValues) -> MutableRowValues:
+        """Return the values that change in a stored row.
+
+        A row that is missing keeps the key that was sent.
+        """
+        changes = dict(values)
+        key = self.keys[number]
+        if key is None and collection.key_of(values) is not None:
+            return changes
+        stored = {} if key is None or self.named_by_key else collection.key_values(key)
+        for name in collection.key_names:
+            value = changes.get(name)
+            # The key of an owner is a change: the row may be in another list so far.
+            if isinstance(value, PendingKey):
+                continue
+            # A key of null has been refused as one that is missing.
+            if self.named_by_key or value is None or value == stored.get(name):
+                changes.pop(name, None)
+        # Values that are already stored are not written, and take no permission.
+        for name in self.unchanged.get(number, ()):
+            changes.pop(name, None)
+        return changes
 
 
 ALL_NEW = StoredRows()
@@ -65,9 +91,11 @@ class ResolvedRow(NamedTuple):
         """
         owner = self.owner
         # Without the field among its values, an element stays where it is: nothing is set.
-        if owner is None or owner.field is None or owner.field not in self.values:
+        if owner is None or owner.field is None:
             return _NO_REFERENCE
-        return {owner.field: owner.value}
+        if owner.field.key_fields[0].name not in self.values:
+            return _NO_REFERENCE
+        return {owner.field.name: owner.value}
 
     @property
     def payload(self) -> Mapping[str, object]:
@@ -82,6 +110,12 @@ class ResolvedRow(NamedTuple):
         names = {str(name) for name in self.sent}
         names.update(self.owner_reference)
         return names
+
+    def changed_fields(self, collection: Collection) -> set[str]:
+        """Return the fields that a change sets: a key that only names the row is none of them."""
+        return self.sent_fields - {*collection.key_names} | {
+            name for name in collection.key_names if name in self.values
+        }
 
 
 def values_of(rows: Iterable[ResolvedRow]) -> list[RowValues]:
@@ -147,14 +181,16 @@ class ResolvedToMany:
     @property
     def deleted_keys(self) -> list[str]:
         """The keys of the rows that leave a list and are deleted."""
-        if not deletes_dropped(self.link):
+        if not deletes_dropped(self.link, self.elements.collection):
             return []
         return list(self.dropped)
 
 
-def deletes_dropped(link: Link) -> bool:
+def deletes_dropped(link: Link, elements: Collection) -> bool:
     """Tell whether rows that leave the list of a relation are deleted, and not only unlinked."""
-    return link.relation.one_deselect_action == "delete"
+    # A row whose key holds the column to its owner is none without it.
+    holds_owner = any(part.name in elements.key_names for part in link.far.key_fields)
+    return holds_owner or link.relation.one_deselect_action == "delete"
 
 
 def walk_sets(resolved: ResolvedSet) -> Iterator[ResolvedSet]:

@@ -28,8 +28,8 @@ from cms.schema.referential_actions import ReferentialAction, ReferentialActions
 RevisionsByRow = dict[str, int | None]
 """Row ids of deleted rows, each with the revision of its deletion, or of the nearest row above it.
 
-A row id is the primary key as text, or the physical location (ctid) of a row without a primary key
-of one column (cms/query/sql/referential.py).
+A row id is the primary key as text, or the physical location (ctid) of a row without one
+(cms/query/sql/referential.py).
 """
 
 
@@ -119,8 +119,7 @@ class _Deletion:
 
     def _record_roots(self, root_table: RootTable, parents: RevisionsByRow) -> RevisionsByRow:
         """Record the named rows that lie in a table; return their keys with their revisions."""
-        columns = (str(self.root.primary_key),)
-        side = KeySide(root_table.table, columns, self._key(root_table), self.root)
+        side = KeySide(root_table.table, self.root.key_names, self._key(root_table), self.root)
         rows = self.executor.run_cached(
             ("record roots", self.root.name, root_table),
             lambda: referential.record_deleted(RowReference(side), ArgumentSlots()),
@@ -214,10 +213,10 @@ class _Deletion:
         )
 
     def _key(self, root_table: RootTable) -> Field | None:
-        """Return the primary key of a table, None where it has none of one column."""
-        if root_table.key is None:
+        """Return the primary key of a table, None where it has none."""
+        if not root_table.has_key:
             return None
-        return self.catalogue.collections[str(root_table.collection)].fields[root_table.key]
+        return self.catalogue.collections[str(root_table.collection)].key
 
     def _actions_on(
         self, root_tables: Mapping[RootTable, RevisionsByRow], *on_delete: str

@@ -20,6 +20,7 @@ from cms.items.write.transaction.rows import as_stored, lock_rows
 from cms.query.language.ast import ParsedQuery, RowOutput
 from cms.query.language.paging import PageSizes
 from cms.query.language.parse import PARAMETERS, parse
+from cms.schema.keys import may_be_key
 from cms.schema.model import Collection
 
 _WITHOUT_LIMIT = PageSizes(default=None)
@@ -70,17 +71,13 @@ def require_query(value: object) -> Mapping[str, object]:
 
 def _parse_keys(collection: Collection, value: object) -> list[str]:
     """Return the keys of an array, without repetitions."""
-    if not isinstance(value, list) or not all(map(_may_be_key, value)):
+    if not isinstance(value, list) or not all(may_be_key(collection, key) for key in value):
         raise invalid_payload(
             "keys must be an array of primary keys", field="keys", value=abbreviated(value)
         )
     keys = [parse_key(collection, key) for key in value]
     # In their order, which is that of the answer.
     return list(dict.fromkeys(keys))
-
-
-def _may_be_key(value: object) -> bool:
-    return value is not None and not isinstance(value, dict | list)
 
 
 def _keys_of_query(

@@ -63,7 +63,11 @@ def _insert_group(
     executor: Executor, collection: Collection, rows: Sequence[RowValues]
 ) -> list[WrittenRow]:
     columns = tuple(sorted(rows[0]))
-    written: list[WrittenRow] = run_action(executor, "insert", collection, columns, rows)
+    single = len(rows) == 1
+    values = column_values(columns, rows, single=single)
+    written: list[WrittenRow] = _run_values(
+        executor, "insert", collection, columns, values, single=single
+    )
     if len(written) != len(rows):
         raise not_written(collection)
     return written
@@ -87,10 +91,10 @@ def update_rows(
 ) -> list[WrittenRow]:
     """Change rows by their keys and return them in their order.
 
-    No row has its key among its values. A row without values stays as it is, and has an activity in
-    the history. Raises `Refused`, after which nothing of the call may stay, NOT_FOUND if a row is
-    gone and NOT_WRITTEN if a trigger keeps it back, and `Conflict` for a value that the database
-    refuses.
+    A key among the values of a row is its new one. A row without values stays as it is, and has an
+    activity in the history. Raises `Refused`, after which nothing of the call may stay, NOT_FOUND
+    if a row is gone and NOT_WRITTEN if a trigger keeps it back, and `Conflict` for a value that the
+    database refuses.
     """
     groups = group_by_columns(rows)
     # Each statement locks its own group: in the order of all keys they are locked before.
@@ -123,15 +127,13 @@ def _update_group(
     rows: Sequence[RowValues],
 ) -> list[Row]:
     """Change rows of the same columns, and return the number, key and revision of each."""
-    key_field = str(collection.primary_key)
-    others = tuple(name for name in columns if name != key_field)
     single = len(rows) == 1
     values: list[object] = [keys[0] if single else array(keys)]
-    if others:
-        values += column_values(others, rows, single=single)
+    if columns:
+        values += column_values(columns, rows, single=single)
     # Without columns there is nothing to set: "touch" only adds activities to the history.
-    action = "update" if others else "touch"
-    return _run_values(executor, action, collection, (key_field, *others), values, single=single)
+    action = "update" if columns else "touch"
+    return _run_values(executor, action, collection, columns, values, single=single)
 
 
 def group_by_columns(rows: Sequence[RowValues]) -> Mapping[ColumnNames, Sequence[int]]:
@@ -179,14 +181,14 @@ def lock_rows(executor: Executor, collection: Collection, keys: Sequence[str]) -
 def lock_list(
     executor: Executor,
     collection: Collection,
-    far: str,
+    far: Field,
     *,
     keys: Sequence[str],
     near_values: Sequence[str],
 ) -> None:
-    """Lock rows by their keys, and all rows that hold one of `near_values` in the column `far`."""
+    """Lock rows by their keys, and all rows that hold one of `near_values` in the field `far`."""
     executor.run_cached(
-        ("lock list", collection.name, far),
+        ("lock list", collection.name, _names(far)),
         lambda: locks.lock_list(collection, far, ArgumentSlots()),
         [array(keys), array(near_values)],
         collection=collection,
@@ -196,14 +198,14 @@ def lock_list(
 def column_by_key(
     executor: Executor,
     collection: Collection,
-    column: str,
+    column: Field,
     keys: Sequence[str],
     *,
     cast: str = "text",
 ) -> dict[str, str | None]:
     """Return what rows hold in one column, as another type if one is given, by their keys."""
     rows = executor.run_cached(
-        ("column", collection.name, column, cast),
+        ("column", collection.name, _names(column), cast),
         lambda: locks.column_by_key(collection, column, ArgumentSlots(), cast),
         [array(keys)],
         collection=collection,
@@ -214,22 +216,26 @@ def column_by_key(
 def list_values(
     executor: Executor,
     collection: Collection,
-    far: str,
+    far: Field,
     *,
     keys: Sequence[str],
     near_values: Sequence[str],
 ) -> dict[str, str]:
-    """Return which of `near_values` rows hold in the column `far`, by their keys.
+    """Return which of `near_values` rows hold in the field `far`, by their keys.
 
     Equal values may have several texts. Rows that hold none of them are left out.
     """
     rows = executor.run_cached(
-        ("list values", collection.name, far),
+        ("list values", collection.name, _names(far)),
         lambda: locks.list_values(collection, far, ArgumentSlots()),
         [array(keys), array(near_values), array(near_values)],
         collection=collection,
     )
     return dict(rows)
+
+
+def _names(field: Field) -> ColumnNames:
+    return tuple(part.name for part in field.key_fields)
 
 
 def stored_keys(executor: Executor, collection: Collection, keys: Sequence[str]) -> dict[str, str]:
@@ -249,6 +255,8 @@ def has_one_text(field: Field) -> bool:
     A decimal may be 1 or 1.00, a timestamp has its own form in answers, and there are collations
     and types that ignore case.
     """
+    if field.parts:
+        return all(map(has_one_text, field.parts))
     if field.column is not None and field.column.is_nondeterministic:
         return False
     if Trait.EQUALITY in field.type.own_comparisons:
@@ -315,27 +323,14 @@ _VERB_OF_ACTION = {"insert": "create", "update": "update", "delete": "delete"}
 _PRINTERS_BY_KEY = {"touch": write.touch, "delete": write.delete, "lock": locks.lock_by_key}
 
 
-def run_action(
-    executor: Executor,
-    action: str,
-    collection: Collection,
-    columns: ColumnNames,
-    rows: Sequence[RowValues],
-) -> list[Row]:
-    """Run the statement of an action on rows that name the same columns."""
-    # The statement of a lock takes an array even for one row.
-    single = len(rows) == 1 and action != "lock"
-    values = column_values(columns, rows, single=single)
-    return _run_values(executor, action, collection, columns, values, single=single)
-
-
 def run_action_by_key(
     executor: Executor, action: str, collection: Collection, keys: Sequence[str]
 ) -> list[Row]:
     """Run the statement of an action that takes nothing but the keys of rows."""
-    key_field = str(collection.primary_key)
-    rows: list[RowValues] = [{key_field: key} for key in keys]
-    return run_action(executor, action, collection, (key_field,), rows)
+    # The statement of a lock takes an array even for one row.
+    single = len(keys) == 1 and action != "lock"
+    values = [keys[0] if single else array(keys)]
+    return _run_values(executor, action, collection, (), values, single=single)
 
 
 def _run_values(

@@ -1,0 +1,165 @@
+"""Foreign keys of several columns are relations: read, filtered, sorted, written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client import Client
+from tests.members import may, member
+from tests.shop import KEY, fill_shop, history, lines, make_shop
+from tests.things import Stage
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(stage: Stage) -> None:
+    make_shop(stage)
+
+
+@pytest.fixture(autouse=True)
+def rows(stage: Stage, tables: None) -> None:
+    fill_shop(stage)
+
+
+@pytest.fixture
+def api(stage: Stage) -> Client:
+    return stage.admin
+
+
+# Relations by foreign keys of several columns
+
+
+def test_a_foreign_key_of_several_columns_is_a_relation(api: Client) -> None:
+    (field,) = [one for one in api.get("/fields/shipments").data if one["field"] == "order_items"]
+    assert (field["type"], field["schema"]) == ("alias", None)
+    assert field["meta"]["special"] == ["m2o"]
+    # In the order of the key that they point to.
+    assert field["meta"]["columns"] == ["item_order", "item_line"]
+    (relation,) = api.get("/relations/shipments").data
+    assert relation["related_collection"] == "order_items"
+    sent, none = api.get("/items/shipments").data
+    assert (sent["order_items"], none["order_items"]) == ([17, 2], None)
+    opened = api.get("/items/shipments?fields=order_items.product.name").data
+    assert opened == [{"order_items": {"product": {"name": "cup"}}}, {"order_items": None}]
+    assert api.get(f"{KEY}?fields=shipments.note").data == {"shipments": [{"note": "sent"}]}
+
+
+@pytest.mark.parametrize(
+    ("filter", "notes"),
+    [
+        ({"order_items": {"_eq": [17, 2]}}, ["sent"]),
+        ({"order_items": {"_eq": "17,2"}}, ["sent"]),
+        ({"order_items": {"_neq": [17, 2]}}, []),
+        ({"order_items": {"_in": [[17, 2], [18, 1]]}}, ["sent"]),
+        ({"order_items": {"_nin": [[18, 1]]}}, ["sent"]),
+        ({"order_items": {"_null": True}}, ["none"]),
+        ({"order_items": {"product": {"name": {"_eq": "cup"}}}}, ["sent"]),
+        ({"order_items": {"order_id": {"note": "eighteen"}}}, []),
+    ],
+)
+def test_such_relations_are_filtered_by(api: Client, filter: Json, notes: list[str]) -> None:
+    found = api.search("/items/shipments", {"filter": filter, "fields": ["note"]}).data
+    assert [item["note"] for item in found] == notes
+    counted = {"filter": {"shipments": {"note": "sent"}}, "fields": ["line"]}
+    assert api.search("/items/order_items", counted).data == [{"line": 2}]
+
+
+@pytest.mark.parametrize("operand", [[17], [17, 2, 3], [], [[17, 2]], [17, None], ["$NOW", 1], 17])
+def test_filters_by_what_is_no_key_are_refused(api: Client, operand: object) -> None:
+    for filter in ({"_eq": operand}, {"_in": [operand]}):
+        answer = api.search("/items/shipments", {"filter": {"order_items": filter}})
+        assert answer.codes == ["INVALID_QUERY"], filter
+    assert api.search("/items/orders", {"filter": {"id": {"_eq": [17, 2]}}}).status == 400
+    assert api.search("/items/orders", {"filter": {"note": {"_in": [["a", "b"]]}}}).status == 400
+
+
+def test_such_relations_are_sorted_by(api: Client) -> None:
+    api.post("/items/shipments", [{"order_items": [17, 10]}, {"order_items": [17, 1]}])
+    listed = api.get("/items/shipments?sort=-order_items&fields=order_items").data
+    assert [item["order_items"] for item in listed] == [None, [17, 10], [17, 2], [17, 1]]
+    by_name = api.get("/items/shipments?sort=order_items.product.name&fields=order_items").data
+    assert [item["order_items"] for item in by_name] == [[17, 2], [17, 10], [17, 1], None]
+
+
+def test_such_relations_are_written_by_key_and_by_object(api: Client) -> None:
+    by_key = api.post("/items/shipments", {"order_items": [18, 1]}).data
+    assert (by_key["item_order"], by_key["item_line"]) == (18, 1)
+    path = f"/items/shipments/{by_key['id']}"
+    assert api.patch(path, {"order_items": "17,1"}).data["order_items"] == [17, 1]
+    created = api.patch(path, {"order_items": {"order_id": 19, "line": 4, "amount": 2}}).data
+    assert created["order_items"] == [19, 4]
+    changed = {"order_items": {"order_id": 19, "line": 4, "amount": 3}}
+    assert api.patch(path, changed).data["order_items"] == [19, 4]
+    assert lines(api, 19) == [(4, "3")]
+    assert api.patch(path, {"order_items": None}).data["item_line"] is None
+    assert api.patch(path, {"order_items": [99, 1]}).codes == ["INVALID_FOREIGN_KEY"]
+    for wrong in (5, [18], "x", [None, 1]):
+        assert api.patch(path, {"order_items": wrong}).codes == ["INVALID_PAYLOAD"], wrong
+
+
+def test_lists_of_such_relations_are_written(api: Client) -> None:
+    added = api.patch(KEY, {"shipments": [{"note": "a"}, 1]}).data["shipments"]
+    assert len(added) == 2
+    replaced = api.patch(KEY, {"shipments": [2]}).data["shipments"]
+    assert replaced == [2]
+    assert api.get("/items/shipments/1").data["order_items"] is None
+    new = {"order_id": 19, "line": 9, "shipments": [{"note": "deep"}]}
+    assert api.post("/items/order_items", new).status == 200
+    assert api.get("/items/order_items/19,9?fields=shipments.note").data == {
+        "shipments": [{"note": "deep"}]
+    }
+
+
+def test_deleting_the_target_leaves_its_mark_in_the_history(api: Client) -> None:
+    assert api.delete("/items/orders/17").status in (204, 400)
+    api.delete("/items/orders_tags", [[17, "new"], [17, "sale"]])
+    assert api.delete("/items/orders/17").status == 204
+    assert api.get("/items/shipments/1").data["order_items"] is None
+    assert ("delete", "17,2") in history(api, "order_items")
+    assert history(api, "shipments") == [("update", "1")]
+
+
+def test_partitioned_tables_stand_on_either_side(api: Client) -> None:
+    (first, second) = api.get("/items/rows_by_month").data
+    assert (first["v"], second["v"]) == ("first", "second")
+    note = api.post("/items/notes", {"text": "n", "rows_by_month": [1, "2026-02-01"]}).data
+    assert note["at"] == "2026-02-01"
+    assert api.get("/items/notes?fields=rows_by_month.v").data == [
+        {"rows_by_month": {"v": "second"}}
+    ]
+    assert api.patch("/items/rows_by_month/1,2026-01-01", {"v": "x"}).data["v"] == "x"
+    assert api.delete("/items/rows_by_month/1,2026-01-01").status == 204
+
+
+# Rights
+
+
+def test_a_permission_on_such_a_field_gives_its_columns(stage: Stage) -> None:
+    ann = member(
+        stage,
+        may("shipments", "id", "order_items", permissions={"order_items": {"_nnull": True}}),
+        may("shipments", "order_items", action="update"),
+        may("order_items", "line", permissions={"line": {"_lt": 10}}),
+    )
+    assert ann.get("/items/shipments").data == [{"id": 1, "order_items": [17, 2]}]
+    assert ann.get("/items/shipments?fields=order_items.*").data == [{"order_items": {"line": 2}}]
+    assert ann.get("/items/shipments?fields=item_line").status == 403
+    assert ann.patch("/items/shipments/1", {"order_items": [17, 1]}).data["order_items"] == [17, 1]
+    assert ann.patch("/items/shipments/1", {"item_line": 2}).status == 403
+    hidden = member(stage, may("shipments", "id", "item_order", "item_line"))
+    assert hidden.get("/items/shipments?fields=order_items").status == 403
+    assert hidden.get("/items/shipments?filter[order_items][_null]=true").status == 403
+
+
+def test_rules_compare_with_such_keys(stage: Stage) -> None:
+    ann = member(
+        stage,
+        may("shipments", permissions={"order_items": {"_in": [[17, 2]]}}),
+        may("shipments", action="create", validation={"order_items": {"_eq": [17, 1]}}),
+    )
+    assert [item["id"] for item in ann.get("/items/shipments").data] == [1]
+    assert ann.post("/items/shipments", {"order_items": [17, 1]}).status in (200, 204)
+    assert ann.post("/items/shipments", {"order_items": [17, 2]}).codes == ["FAILED_VALIDATION"]
