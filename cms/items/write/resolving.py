@@ -40,6 +40,7 @@ from cms.items.write.transaction.rows import (
     has_one_text,
     list_values,
     lock_list,
+    lock_view,
 )
 from cms.query.language.ast import AtField, OperatorTest, Pick, Query, Slot
 from cms.query.sql.arguments import key_cast
@@ -135,6 +136,7 @@ class Resolver:
 
     def _resolve_to_one(self, field: ParsedToOne, parent: ResolvedSet) -> ResolvedToOne:
         targets = field.targets
+        lock_view(self._executor, targets.collection)
         keys = as_stored(self._executor, targets.collection, list(targets.numbers_by_key))
         stored = self._stored(targets.collection, list(keys.values()), ())
         stored_rows = StoredRows(self._stored_keys(targets, stored, keys))

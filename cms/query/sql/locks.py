@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cms.fragment import Fragment, commas, fill, name, optional, param, text
+from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
 from cms.query.plan.read_plan import Predicate
 from cms.query.sql.arguments import ArgumentSlots, array, key_cast
 from cms.query.sql.columns import rows_of
 from cms.query.sql.expressions import predicate
 from cms.query.sql.write_history import whole_row
-from cms.schema.model import Collection
+from cms.schema.model import Collection, Kind
+
+
+def row_lock(collection: Collection, strength: str = "NO KEY UPDATE") -> Fragment:
+    """Print the lock of selected rows; nothing for views, whose writes take turns instead.
+
+    PostgreSQL locks no row of a view that groups, unites or joins, and of others the rows of all
+    tables beneath, for which its owner needs more rights.
+    """
+    # NO KEY UPDATE lets other transactions insert rows that point to these.
+    if collection.kind is Kind.VIEW:
+        return EMPTY
+    return text(f" FOR {strength}")
 
 
 def lock_by_key(collection: Collection, arguments: ArgumentSlots) -> Fragment:
@@ -18,7 +30,6 @@ def lock_by_key(collection: Collection, arguments: ArgumentSlots) -> Fragment:
 
     The one order keeps writes of several statements from deadlocks.
     """
-    # NO KEY UPDATE lets other transactions insert rows that point to these.
     return fill(
         "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) ORDER BY t.{0} FOR NO KEY UPDATE",
         name(collection.key.name),
@@ -127,17 +138,21 @@ def singleton_key(collection: Collection) -> Fragment:
 
 def lock_row(collection: Collection, key: str) -> Fragment:
     """Print the lock of one row, for the transaction."""
-    shape = "SELECT FROM {0} WHERE {1} = {2} FOR UPDATE"
+    shape = "SELECT FROM {0} WHERE {1} = {2}{3}"
     return fill(
         shape,
         name(collection.name),
         name(collection.key.name),
         param(key, key_cast(collection.key)),
+        row_lock(collection, "UPDATE"),
     )
 
 
-def lock_singleton(collection: Collection) -> Fragment:
-    """Print the lock under which a singleton gets its one row: there is no row to lock yet."""
+def lock_collection(collection: Collection) -> Fragment:
+    """Print the lock under which writes take turns where there is no row to lock.
+
+    A singleton gets its one row under it, a view is written, and manual order changes.
+    """
     return fill(
         # Other locks hash with another seed: no name of a collection can be one of theirs.
         "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || {0}, 1))",
@@ -165,7 +180,7 @@ def check_rows(
         rows_of(collection.name),
         name(key.name),
         param(list(keys), f"{key_cast(key)}[]"),
-        optional(" FOR UPDATE", when=lock),
+        row_lock(collection, "UPDATE") if lock else EMPTY,
     )
 
 
@@ -175,10 +190,10 @@ def item_contents(collection: Collection, keys: Sequence[str], *, masks: bool = 
     Items are locked in the order of their keys. Secrets are masked, or left out without `masks`.
     """
     return fill(
-        "SELECT t0.{0}::text, {1}::text FROM {2} AS t0 WHERE t0.{0} = ANY ({3}) ORDER BY t0.{0} "
-        "FOR NO KEY UPDATE",
+        "SELECT t0.{0}::text, {1}::text FROM {2} AS t0 WHERE t0.{0} = ANY ({3}) ORDER BY t0.{0}{4}",
         name(collection.key.name),
         whole_row(collection, masks=masks),
         rows_of(collection.name),
         param(array(keys), f"{key_cast(collection.key)}[]"),
+        row_lock(collection),
     )

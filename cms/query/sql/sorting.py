@@ -5,6 +5,7 @@ from __future__ import annotations
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, name, param, text
 from cms.query.sql.arguments import key_cast
 from cms.query.sql.columns import rows_of
+from cms.query.sql.locks import row_lock
 from cms.query.sql.write_history import (
     HistoryEntry,
     Step,
@@ -52,11 +53,12 @@ def renumber(collection: Collection, sort: Field, *, author: Fragment) -> Fragme
     old = fill(
         "SELECT t0.{1} AS k, t0.{2} AS w0, r.n AS position FROM {0} AS t0 JOIN ({3}) AS r ON r.k = "
         "t0.{1}"
-        " WHERE t0.{2} IS DISTINCT FROM r.n ORDER BY t0.{1} FOR NO KEY UPDATE OF t0",
+        " WHERE t0.{2} IS DISTINCT FROM r.n ORDER BY t0.{1}{4}",
         name(collection.name),
         _key(collection),
         name(sort.name),
         ranked,
+        row_lock(collection, "NO KEY UPDATE OF t0"),
     )
     return _reposition(collection, sort, old, text("NULL::bigint"), author)
 
@@ -75,7 +77,7 @@ def move(
     old = fill(
         "SELECT t0.{1} AS k, t0.{2} AS w0, CASE WHEN t0.{1} = {3} THEN {4} ELSE t0.{2} {5} END AS "
         "position FROM {0} AS t0"
-        " WHERE t0.{2} BETWEEN {6} AND {7} ORDER BY t0.{1} FOR NO KEY UPDATE",
+        " WHERE t0.{2} BETWEEN {6} AND {7} ORDER BY t0.{1}{8}",
         name(collection.name),
         _key(collection),
         name(sort.name),
@@ -84,6 +86,7 @@ def move(
         text("- 1" if down else "+ 1"),
         param(low, "bigint"),
         param(high, "bigint"),
+        row_lock(collection),
     )
     shape = (
         "CASE WHEN moved.item <> {0}::text THEN (SELECT m.revision FROM moved AS m WHERE "

@@ -35,6 +35,7 @@ from cms.fragment import (
 from cms.query.language.ast import Slot
 from cms.query.sql.arguments import VERSION_SLOTS, ArgumentSlots, array_type, key_cast
 from cms.query.sql.columns import numbered_outputs, numbered_rows, output_columns
+from cms.query.sql.locks import row_lock
 from cms.query.sql.write_events import event_columns, event_steps
 from cms.query.sql.write_history import (
     ACTIVITY,
@@ -185,16 +186,15 @@ def _old_rows(
         old_columns.append(concat(", t0.", name(field.name), f" AS w{index}"))
     old_columns.append(rule_results(single_statement))
     # In the order of keys: two writes that lock the same rows would otherwise wait for each other.
-    # NO KEY UPDATE lets other transactions insert rows that point to these.
     return fill(
-        "SELECT r.n, t0.{0} AS k{1} FROM {2} AS t0 JOIN {3} ON t0.{0} = {4}{5} ORDER BY t0.{0} "
-        "FOR NO KEY UPDATE OF t0",
+        "SELECT r.n, t0.{0} AS k{1} FROM {2} AS t0 JOIN {3} ON t0.{0} = {4}{5} ORDER BY t0.{0}{6}",
         name(key.name),
         join("", old_columns),
         name(collection.name),
         _source(columns, arguments),
         _cell(key, "r.c0"),
         _and(version_conditions(single_statement)),
+        row_lock(collection, "NO KEY UPDATE OF t0"),
     )
 
 
@@ -223,12 +223,13 @@ def delete(
     is_deleted = fill("= {0}", keys) if arguments.single else fill("= ANY ({0})", keys)
     # A DELETE alone would lock the rows in the order in which it finds them.
     old = fill(
-        "SELECT t0.{0} AS k{4} FROM {1} AS t0 WHERE t0.{0} {2}{3} ORDER BY t0.{0} FOR UPDATE",
+        "SELECT t0.{0} AS k{4} FROM {1} AS t0 WHERE t0.{0} {2}{3} ORDER BY t0.{0}{5}",
         name(key.name),
         name(collection.name),
         is_deleted,
         _and(version_conditions(single_statement)),
         rule_results(single_statement),
+        row_lock(collection, "UPDATE"),
     )
     rows = fill(
         "DELETE FROM {0} AS t0 USING old WHERE t0.{1} = old.k{3} RETURNING {2}",
