@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from cms.schema.model import Catalogue, Collection, Kind, Relation
 from cms.schema.names import FollowName
+from cms.schema.types.comparable import are_comparable
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +82,33 @@ def link_of(
     if one is None or collection.primary_key is None:
         return None
     near = one.constraint.foreign_column if one.constraint else collection.primary_key
+    if not is_comparable(one, catalogue):
+        return None
     return Link(one, one.many_collection, near, one.many_field, to_many=True)
 
 
 def _to_one_link(catalogue: Catalogue, relation: Relation, target: str) -> Link | None:
     # A foreign key may point to another unique column than the primary key.
     far = relation.constraint.foreign_column if relation.constraint else _key(catalogue, target)
-    if far is None:
+    if far is None or not is_comparable(relation, catalogue):
         return None
     may_repeat = _may_repeat(catalogue.collections[target])
     return Link(relation, target, relation.many_field, far, to_many=False, may_repeat=may_repeat)
+
+
+def is_comparable(relation: Relation, catalogue: Catalogue) -> bool:
+    """Tell whether the column of a relation to one collection can be compared with its key.
+
+    Where there is no foreign key, either may have been made again with another type.
+    """
+    target = catalogue.collections.get(relation.one_collection or "")
+    many = catalogue.collections.get(relation.many_collection)
+    if relation.constraint or target is None or many is None or target.primary_key is None:
+        return True
+    field = many.fields.get(relation.many_field)
+    if field is None or field.column is None or target.key.column is None:
+        return True
+    return are_comparable(field.column.base_type, target.key.column.base_type)
 
 
 def _may_repeat(target: Collection) -> bool:
