@@ -44,7 +44,7 @@ class Reaction(Enum):
     UNREACHABLE = "the database does not answer"
     OWN_WORDS = "its own"
     CONFLICT = "a sentence of the service"
-    BAD_VALUE = "a value does not fit its field's type"
+    BAD_VALUE = "it is a value that its field cannot hold"
     EMPTY_VIEW = "the materialized view holds nothing yet"
     BROKEN = "none: the log has it"
     UNKNOWN_NAME = "none, as the call is repeated; if that fails: the statement is refused"
@@ -52,7 +52,7 @@ class Reaction(Enum):
     REFUSED = "the database refuses it: its own"
     TOO_LARGE = "the database refuses its size or depth: its own"
     NO_RIGHT = "the service's role lacks a right"
-    READ_ONLY = "it takes no writes at the moment"
+    READ_ONLY = "no writes at the moment"
     UNEXPECTED = "none: nobody foresaw it, and the log has it"
 
 

@@ -203,10 +203,13 @@ def test_what_a_table_refuses_is_answered_as_the_table_says(
     assert stage.admin.post(path, {"b": 1, "c": None}).status == 200
     origin = Origin.VALUE if state == "42601" else Origin.STATEMENT
     row = answer_to(state, origin)
-    first, other = {"a": 1} if state == "23505" else {}, {}
-    if first:
-        assert stage.admin.post(path, first).status == 200
-    for body in (item, [other, item]) if state not in ("23P01", "2200H") else (item,):
+    if state == "23505":
+        assert stage.admin.post(path, item).status == 200
+    bodies: list[object] = [item]
+    # Two rows of nothing but defaults are in conflict here.
+    if state not in ("23P01", "2200H"):
+        bodies.append([{}, item])
+    for body in bodies:
         answer = stage.admin.post(path, body)
         assert (answer.status, answer.codes) == (STATUS[row.code], [row.code]), answer
         message = answer.errors[0]["message"]
