@@ -14,12 +14,7 @@ tables AS MATERIALIZED (
                 SELECT action
                 FROM (VALUES (4, 'create'), (16, 'update'), (8, 'delete')) AS events (bit, action)
                 WHERE EXISTS (
-                    SELECT
-                    FROM pg_trigger
-                    WHERE tgrelid = class.oid
-                      AND tgtype & 64 <> 0
-                      AND tgtype & bit <> 0
-                      AND tgenabled IN ('O', 'A')
+                    SELECT FROM pg_trigger WHERE tgrelid = class.oid AND tgtype & 64 <> 0 AND tgtype & bit <> 0
                 )
             )
             ELSE '{}'
@@ -467,9 +462,7 @@ WITH relations AS (
         relname,
         relkind,
         (  -- what INSTEAD OF triggers of a view do, as bits of tgtype
-            SELECT bit_or(tgtype)
-            FROM pg_trigger
-            WHERE tgrelid = pg_class.oid AND tgtype & 64 <> 0 AND tgenabled IN ('O', 'A')
+            SELECT bit_or(tgtype) FROM pg_trigger WHERE tgrelid = pg_class.oid AND tgtype & 64 <> 0
         ) AS triggered
     FROM pg_class
     WHERE relnamespace = current_schema()::regnamespace
