@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from cms.access.guard import untriggered
 from cms.access.guarded_rules import FULL_GUARDED_GRANT, UNRESTRICTED, GuardedGrant
 from cms.access.policy import ALL_FIELDS, Grant, Policy
 from cms.access.rules import usable_grants, view_lookup
 from cms.access.visible_structure import ACTIONS, has_permission_on
-from cms.schema.model import Catalogue, Collection, Kind
+from cms.schema.model import WRITE_ACTIONS, Catalogue, Collection, Kind
 
 Ability = dict[str, object]
 
@@ -32,6 +33,9 @@ def effective_grants(
     policy: Policy, collection: Collection, action: str, catalogue: Catalogue
 ) -> tuple[GuardedGrant, ...]:
     """Return the grants of a caller for a collection whose rules can be applied."""
+    # Only triggers of a view can write its rows.
+    if action in WRITE_ACTIONS and untriggered(collection, action):
+        return ()
     # Not by a view: an administrator has rights on every collection, folders included.
     if policy.is_admin:
         return (FULL_GUARDED_GRANT,)

@@ -65,13 +65,27 @@ def read_only(collection: Collection) -> Problem:
     return Problem("FORBIDDEN", message)
 
 
+_VERBS = {"create": "INSERT", "update": "UPDATE", "delete": "DELETE"}
+
+
+def untriggered(collection: Collection, *actions: str) -> Problem | None:
+    """Return the problem where a view has an INSTEAD OF trigger for none of the actions."""
+    if collection.kind is not Kind.VIEW or not collection.writable_actions.isdisjoint(actions):
+        return None
+    verb = _VERBS[actions[0]]
+    message = f'"{collection.name}" is a view without an INSTEAD OF {verb} trigger.'
+    return Problem("FORBIDDEN", message)
+
+
 def _read_only_reason(collection: Collection) -> str:
     if collection.is_system:
         return "the service writes them itself"
     if collection.kind is Kind.FOLDER:
         return "it groups collections, and has no items"
     if collection.kind is Kind.VIEW:
-        return "it is a view or a foreign table"
+        if collection.triggered_actions:
+            return "the view has no column id to name an item by"
+        return "it is a view without INSTEAD OF triggers"
     for key in collection.columns:
         if key.column and key.column.is_primary_key and not can_be_key(key):
             return f'keys of the type of "{key.name}" cannot name an item'
@@ -111,6 +125,8 @@ def writable_collection(
         raise _no_collection(policy)
     if not target.is_writable:
         raise Refused(read_only(target))
+    if problem := untriggered(target, *actions):
+        raise Refused(problem)
     return target
 
 

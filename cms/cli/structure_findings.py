@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from cms.database.connections import Transaction, standalone_transaction
 from cms.database.statements import statement
 from cms.errors import Refused
+from cms.query.plan.links import is_comparable
 from cms.schema.meta_settings import NAMING_SETTINGS
 from cms.schema.model import Catalogue, Collection, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
@@ -229,6 +230,11 @@ def dangling_settings(catalogue: Catalogue) -> Iterator[str]:
         )
     for relation in catalogue.relations:
         yield from _relation_sentences(relation, catalogue.collections[relation.many_collection])
+        if not is_comparable(relation, catalogue):
+            yield (
+                f"relation {relation.many_collection}.{relation.many_field}: it leads nowhere, "
+                f"because the key of {relation.one_collection} has another type than the column"
+            )
     for collection in catalogue.collections.values():
         yield from _collection_sentences(collection)
 

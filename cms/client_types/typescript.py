@@ -71,16 +71,16 @@ def _value_type(schema: JsonSchema) -> str:
     choices = schema.get("enum")
     if isinstance(choices, list):
         return " | ".join(map(json.dumps, choices))
+    # The key of an item that has several columns.
+    values = schema.get("prefixItems")
+    if isinstance(values, list):
+        return f"[{', '.join(map(_value_type, values))}]"
     items = schema.get("items")
     if isinstance(items, Mapping):
         return _list_of(_value_type(items))
     alternatives = schema.get("anyOf")
     if isinstance(alternatives, list):
         return " | ".join(map(_value_type, alternatives))
-    # The key of an item that has several columns.
-    values = schema.get("prefixItems")
-    if isinstance(values, list):
-        return f"[{', '.join(map(_value_type, values))}]"
     return _TYPES.get(schema.get("type"), "unknown")
 
 

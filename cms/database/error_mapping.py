@@ -13,6 +13,7 @@ from psycopg_pool import PoolTimeout
 
 from cms.database import server_refusals
 from cms.database.server_refusals import primary_message
+from cms.database.sqlstates import SENTENCES, Origin, Reaction, SqlstateAnswer, answer_to
 from cms.errors import Problem, Refused, forbidden, invalid_payload
 
 
@@ -52,47 +53,6 @@ class UndefinedName(Stale):
     """PostgreSQL does not know a name in a statement; loading the structure again may help."""
 
 
-RULE_BROKEN = "A value breaks a rule of the table"
-
-_OUTCOMES: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyType(
-    {
-        pg.UniqueViolation: ("RECORD_NOT_UNIQUE", "A value that must be unique is already there"),
-        pg.ExclusionViolation: (
-            "RECORD_NOT_UNIQUE",
-            "A value is in conflict with one that is already there",
-        ),
-        pg.ForeignKeyViolation: (
-            "INVALID_FOREIGN_KEY",
-            "A key points to an item that is not there, or is still in use",
-        ),
-        pg.RestrictViolation: ("INVALID_FOREIGN_KEY", "The item is still in use"),
-        pg.NotNullViolation: ("NOT_NULL_VIOLATION", "A value is required"),
-        pg.StringDataRightTruncation: ("VALUE_TOO_LONG", "A value is too long for its field"),
-        pg.NumericValueOutOfRange: ("VALUE_OUT_OF_RANGE", "A value is out of its field's range"),
-        pg.DatetimeFieldOverflow: (
-            "VALUE_OUT_OF_RANGE",
-            "A date or time is out of its field's range",
-        ),
-        pg.IntervalFieldOverflow: ("VALUE_OUT_OF_RANGE", "An interval is out of range"),
-        pg.CheckViolation: ("INVALID_PAYLOAD", RULE_BROKEN),
-        pg.StringDataLengthMismatch: (  # of bit(3)
-            "INVALID_PAYLOAD",
-            "A value has another length than its field",
-        ),
-        pg.SequenceGeneratorLimitExceeded: ("VALUE_OUT_OF_RANGE", "The table's keys are used up"),
-    }
-)
-"""Codes of `STATUS`, and messages without their full stop."""
-
-# Reversed, so that each code has the first of its sentences, which is the general one.
-_SENTENCES = dict(reversed(list(_OUTCOMES.values())))
-
-RULE_VIOLATED = "CM403"
-"""The SQLSTATE that `system_require_rule` raises."""
-
-ROWS_MISSING = "CM400"
-"""The SQLSTATE that `system_refuse_missing_rows` raises."""
-
 _TOO_MUCH = "invalid memory alloc request size"
 """How PostgreSQL refuses, in any language, a value that takes a gigabyte of its memory."""
 
@@ -110,27 +70,7 @@ _FOLDED_KEY = re.compile(rf"\(lower\(\(?({_NAME})\)?(?:::[a-z ]+)?\)\)=\(")
 
 _CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 
-_UNDEFINED_ERRORS = (
-    pg.UndefinedTable,
-    pg.UndefinedColumn,
-    pg.UndefinedFunction,
-    pg.UndefinedObject,
-    pg.DatatypeMismatch,
-    pg.WrongObjectType,
-    pg.ObjectNotInPrerequisiteState,  # a write to a view that has taken the place of a table
-)
-"""Errors of a statement whose names or types are no longer those of the database."""
-
 _EMPTY_VIEW = "A materialized view holds nothing before its first REFRESH MATERIALIZED VIEW"
-
-_AMBIGUOUS_ERRORS = (
-    pg.SyntaxError,  # of a tsvector or jsonpath, too
-    pg.UndefinedTable,  # of a regclass, and so on
-    pg.UndefinedFunction,
-    pg.UndefinedObject,
-    pg.InvalidSchemaName,
-)
-"""Errors of a statement, or of a value for one of PostgreSQL's own types: see `_is_bad_value`."""
 
 
 @contextmanager
@@ -154,69 +94,68 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
     """Return the error to raise instead: `Refused`, or `Stale` if the structure has changed.
 
     An unforeseen one becomes a 500. DDL runs `with_values=False`: its errors are never about a
-    value that a client has sent. The order counts: an error of a value may be of the same class as
-    one of the structure.
+    value that a client has sent.
     """
-    if error.sqlstate == RULE_VIOLATED:
-        return forbidden()
-    if error.sqlstate == ROWS_MISSING:
-        return RowsMissing(invalid_payload("A trigger has turned rows away").problems)
-    if refusal := server_refusals.refusal_of_function(error):
-        return refusal
-    for error_type, (code, sentence) in _OUTCOMES.items():
-        if isinstance(error, error_type):
-            problem = Problem(code, f"{sentence}.", _location(error))
-            return Conflict(problem, _key_value(error), server_text=_all_messages(error))
-    if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure):
-        return Deadlock(primary_message(error))
-    # Before the errors of names: the name may be a client's value, and then stays unknown.
-    if with_values and _is_bad_value(error):
-        return _bad_value(error)
-    if _is_empty_view(error):
-        return Refused(Problem("UNPROCESSABLE_CONTENT", f"{_EMPTY_VIEW}.", {"reason": _EMPTY_VIEW}))
-    is_undefined = isinstance(error, _UNDEFINED_ERRORS)
-    if is_undefined and server_refusals.is_within_function(error):
-        return UnexpectedError(f"A trigger or function is broken: {primary_message(error)}")
-    if is_undefined:
-        return UndefinedName(primary_message(error))
-    if _is_changed_plan(error):
-        return Stale(primary_message(error))
-    if type(error) is psycopg.DatabaseError and error.sqlstate is None:
-        # The connection ended in the middle of the answer, which therefore has no code.
-        return server_refusals.unreachable(error)
-    if server_refusals.is_of_project(error):
-        return _refused_by_database(error)
-    if isinstance(error, pg.InternalError_) and primary_message(error).startswith(_TOO_MUCH):
-        return _too_large(error)
-    for error_types, make_refusal in _OTHER_ERRORS:
-        if isinstance(error, error_types):
-            return make_refusal(error)
-    return UnexpectedError(f"{type(error).__name__}: {primary_message(error)}")
+    if error.sqlstate is None:
+        return _without_state(error)
+    answer = answer_to(error.sqlstate, origin_of(error, with_values=with_values))
+    return _outcome(error, answer)
 
 
-def database_problem(code: str, extensions: Mapping[str, object]) -> Problem:
-    """Return a problem like that of an error of PostgreSQL, for checks by the service itself."""
-    return Problem(code, f"{_SENTENCES[code]}.", extensions)
+def origin_of(error: psycopg.Error, *, with_values: bool = True) -> Origin:
+    """Return what an error comes from, as far as it counts for the answer."""
+    # Names of functions of PostgreSQL are the same in every language of its messages.
+    function = error.diag.source_function
+    if function in _ORIGIN_OF_FUNCTION:
+        return _ORIGIN_OF_FUNCTION[function]
+    if primary_message(error).startswith(_TOO_MUCH):
+        return Origin.SIZE
+    # Only the message tells it: all errors about unsupported features have this code.
+    if error.sqlstate == "0A000" and "cached plan" in str(error):
+        return Origin.CACHED_PLAN
+    if server_refusals.is_within_function(error):
+        return Origin.FUNCTION
+    if with_values and _is_of_value(error):
+        return Origin.VALUE
+    return Origin.STATEMENT
 
 
-def _is_bad_value(error: psycopg.Error) -> bool:
-    """Tell whether a type refuses a value.
+_ORIGIN_OF_FUNCTION: Mapping[str | None, Origin] = MappingProxyType(
+    {
+        "exec_stmt_raise": Origin.RAISED,
+        "ExecOpenScanRelation": Origin.READ,
+        "ExecWithCheckOptions": Origin.CHECKED_ROW,
+    }
+)
 
-    The input function of the type then raises the error, which has neither a position in the
-    statement nor a context.
+
+def _is_of_value(error: psycopg.Error) -> bool:
+    """Tell whether the input function of a type refuses a value.
+
+    Its errors have neither a position in the statement nor a context.
     """
     diagnostic = error.diag
     is_of_statement = (
         diagnostic.statement_position or diagnostic.internal_position or diagnostic.context
     )
-    return isinstance(error, _AMBIGUOUS_ERRORS) and not is_of_statement
+    return not is_of_statement
 
 
-def _is_empty_view(error: psycopg.Error) -> bool:
-    """Tell whether a statement reads a materialized view that was made WITH NO DATA."""
-    # Only the function of PostgreSQL tells it from a write to a view, in any language.
-    is_reading = error.diag.source_function == "ExecOpenScanRelation"
-    return is_reading and isinstance(error, pg.ObjectNotInPrerequisiteState)
+def _without_state(error: psycopg.Error) -> Exception:
+    """Return what becomes of an error that psycopg raises itself."""
+    if isinstance(error, PoolTimeout):
+        return server_refusals.no_connection(error)
+    # The connection ended, perhaps in the middle of the answer, which therefore has no code.
+    if isinstance(error, _CONNECTION_ERRORS) or type(error) is psycopg.DatabaseError:
+        return server_refusals.unreachable(error)
+    if isinstance(error, psycopg.DataError):
+        return _bad_value(error)
+    return _unexpected(error)
+
+
+def database_problem(code: str, extensions: Mapping[str, object]) -> Problem:
+    """Return a problem like that of an error of PostgreSQL, for checks by the service itself."""
+    return Problem(code, f"{SENTENCES[code]}.", extensions)
 
 
 @contextmanager
@@ -236,12 +175,6 @@ def reporting_nulls(collection: str, field: str) -> Iterator[None]:
 def _all_messages(error: psycopg.Error) -> str:
     """Return PostgreSQL's message with its detail, which may quote values."""
     return "\n".join(filter(None, (error.diag.message_primary, error.diag.message_detail)))
-
-
-def _is_changed_plan(error: psycopg.Error) -> bool:
-    """Tell whether a prepared statement failed because a column changed its type."""
-    # The code alone does not show it: all errors about unsupported features have this code.
-    return isinstance(error, pg.FeatureNotSupported) and "cached plan" in str(error)
 
 
 def _location(error: psycopg.Error) -> Mapping[str, object]:
@@ -313,7 +246,27 @@ def _bad_value(error: psycopg.Error) -> Refused:
     return Conflict(problem, server_text=_all_messages(error))
 
 
-# Refusals of errors that name no value
+# What becomes of errors
+
+
+def _conflict(error: psycopg.Error, answer: SqlstateAnswer) -> Conflict:
+    problem = Problem(answer.code, f"{answer.sentence}.", _location(error))
+    return Conflict(problem, _key_value(error), server_text=_all_messages(error))
+
+
+def _in_own_words(error: psycopg.Error, answer: SqlstateAnswer) -> Refused:
+    state = error.sqlstate or ""
+    sentence = error.diag.message_primary or state
+    extensions = {"reason": sentence}
+    return Refused(Problem(answer.code, sentence, extensions, own_status=answer.status(state)))
+
+
+def _rows_missing(error: psycopg.Error) -> RowsMissing:
+    return RowsMissing(Problem("NOT_WRITTEN", "A trigger has kept rows back."))
+
+
+def _empty_view(error: psycopg.Error) -> Refused:
+    return Refused(Problem("UNPROCESSABLE_CONTENT", f"{_EMPTY_VIEW}.", {"reason": _EMPTY_VIEW}))
 
 
 def _too_large(error: psycopg.Error) -> Refused:
@@ -324,50 +277,48 @@ def _refused_by_database(error: psycopg.Error) -> Refused:
     return invalid_payload(f"The database refuses it: {primary_message(error)}")
 
 
-_Refusal = tuple[tuple[type[psycopg.Error], ...], Callable[[psycopg.Error], Refused]]
+def _broken(error: psycopg.Error) -> UnexpectedError:
+    return UnexpectedError(f"A trigger or function is broken: {primary_message(error)}")
 
-_OTHER_ERRORS: tuple[_Refusal, ...] = (
-    ((pg.QueryCanceled,), server_refusals.too_slow),
-    ((pg.LockNotAvailable,), server_refusals.locked_too_long),
-    (
-        (pg.ProgramLimitExceeded, pg.StatementTooComplex, pg.TooManyColumns, pg.TooManyArguments),
-        _too_large,
-    ),
-    (
-        (
-            pg.DuplicateTable,
-            pg.DuplicateColumn,
-            pg.DuplicateObject,
-            pg.DependentObjectsStillExist,
-            pg.CannotCoerce,
-            pg.InvalidTableDefinition,
-            pg.InvalidColumnDefinition,
-            pg.InvalidForeignKey,
-            pg.ObjectInUse,
-            pg.FeatureNotSupported,
-        ),
-        _refused_by_database,
-    ),
-    ((pg.InsufficientPrivilege,), server_refusals.not_permitted),
-    ((pg.ReadOnlySqlTransaction,), server_refusals.read_only),
-    (
-        (
-            pg.InvalidTextRepresentation,
-            pg.InvalidDatetimeFormat,
-            pg.CharacterNotInRepertoire,
-            pg.UntranslatableCharacter,
-            pg.InvalidParameterValue,
-            pg.GeneratedAlways,
-            psycopg.DataError,
-        ),
-        _bad_value,
-    ),
-    ((PoolTimeout,), server_refusals.no_connection),
-    ((pg.DiskFull,), server_refusals.full),
-    (
-        (pg.OutOfMemory, pg.ConfigurationLimitExceeded, pg.InsufficientResources),
-        server_refusals.short_of_resources,
-    ),
-    (_CONNECTION_ERRORS, server_refusals.unreachable),
+
+def _unexpected(error: psycopg.Error) -> UnexpectedError:
+    return UnexpectedError(f"{type(error).__name__}: {primary_message(error)}")
+
+
+def _outcome(error: psycopg.Error, answer: SqlstateAnswer) -> Exception:
+    """Return what becomes of an error."""
+    match answer.reaction:
+        case Reaction.CONFLICT:
+            return _conflict(error, answer)
+        case Reaction.OWN_WORDS:
+            return _in_own_words(error, answer)
+        case Reaction.RULE_VIOLATED:
+            return forbidden()
+        case Reaction.DEADLOCK:
+            return Deadlock(primary_message(error))
+        case Reaction.UNKNOWN_NAME:
+            return UndefinedName(primary_message(error))
+        case Reaction.STALE:
+            return Stale(primary_message(error))
+        case reaction:
+            return _MAKERS[reaction](error)
+
+
+_MAKERS: Mapping[Reaction, Callable[[psycopg.Error], Exception]] = MappingProxyType(
+    {
+        Reaction.ROWS_MISSING: _rows_missing,
+        Reaction.BAD_VALUE: _bad_value,
+        Reaction.EMPTY_VIEW: _empty_view,
+        Reaction.BROKEN: _broken,
+        Reaction.REFUSED: _refused_by_database,
+        Reaction.TOO_LARGE: _too_large,
+        Reaction.UNEXPECTED: _unexpected,
+        Reaction.TOO_SLOW: server_refusals.too_slow,
+        Reaction.LOCKED: server_refusals.locked_too_long,
+        Reaction.FULL: server_refusals.full,
+        Reaction.SHORT_OF_RESOURCES: server_refusals.short_of_resources,
+        Reaction.UNREACHABLE: server_refusals.unreachable,
+        Reaction.NO_RIGHT: server_refusals.not_permitted,
+        Reaction.READ_ONLY: server_refusals.read_only,
+    }
 )
-"""Tried in this order: `OperationalError`, in the last entry, is the base of many above it."""

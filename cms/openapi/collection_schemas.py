@@ -104,7 +104,7 @@ class VisibleCollections:
         if collection.kind is Kind.FOLDER or not self.grants(collection.name, action):
             return False
         # Files and folders have calls of their own, by which they are written.
-        is_sent = collection.is_writable or collection.name in (FILES, FOLDERS)
+        is_sent = action in collection.writable_actions or collection.name in (FILES, FOLDERS)
         return action == "read" or is_sent
 
     def rows(self, name: str, title: str) -> TitledRows:

@@ -114,13 +114,27 @@ def _own_routes(
 ) -> Mapping[str, PathItem]:
     rows = visible.rows(collection.name, collection.name)
     if collection.is_singleton:
-        return {path: row_operations(rows, "get search patch")}
+        methods = "get search patch" if collection.is_writable else "get search"
+        return {path: row_operations(rows, methods)}
     if not collection.is_writable:
         return {path: list_operations(rows, "get search")}
     return {
-        path: list_operations(rows, ANY_LIST),
-        f"{path}/{{key}}": row_operations(rows, ANY_ROW),
+        path: list_operations(rows, _possible(ANY_LIST, collection)),
+        f"{path}/{{key}}": row_operations(rows, _possible(ANY_ROW, collection)),
     }
+
+
+_ACTION_OF_METHOD = {"post": "create", "patch": "update", "delete": "delete"}
+
+
+def _possible(methods: str, collection: Collection) -> str:
+    """Return those methods that a collection takes: a view may have triggers for some only."""
+    possible: list[str] = []
+    for method in methods.split():
+        action = _ACTION_OF_METHOD.get(method)
+        if action is None or action in collection.writable_actions:
+            possible.append(method)
+    return " ".join(possible)
 
 
 # The routes of rows of system collections, and of any collection

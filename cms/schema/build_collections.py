@@ -245,6 +245,7 @@ def _collection(
         is_system=is_system(name),
         has_side_effects=bool(table and table["does_more"]),
         checks=checks,
+        triggered_actions=frozenset(table["triggered_actions"] if table else ()),
     )
 
 

@@ -205,6 +205,13 @@ class CheckConstraint:
     expression: str | None = None
 
 
+VERSION_COLUMN = "xmin"
+"""PostgreSQL's own column of every table: the transaction that wrote the row."""
+
+WRITE_ACTIONS = frozenset({"create", "update", "delete"})
+"""The actions that write items."""
+
+
 class Kind(StrEnum):
     """Where a collection's rows live."""
 
@@ -231,30 +238,43 @@ class Collection:
     """The last ids of activity and revisions of a dropped collection that had the same name."""
     checks: Mapping[str, CheckConstraint] = field(default_factory=dict)
     """The checks of the table by their names."""
+    triggered_actions: frozenset[str] = frozenset()
+    """The actions that INSTEAD OF triggers of a view do."""
     key_name: str = field(init=False, compare=False)
     """The name of the primary key; empty without one, and for one of several columns."""
     key_names: tuple[str, ...] = field(init=False, compare=False)
     """The names of the primary key's columns, in the order of the constraint."""
     is_singleton: bool = field(init=False, compare=False)
-    is_writable: bool = field(init=False, compare=False)
-    """Whether items can be written.
+    writable_actions: frozenset[str] = field(init=False, compare=False)
+    """Those of `WRITE_ACTIONS` that items can be written by.
 
-    Views, tables without a primary key, and most system tables can only be read.
+    There are none for tables without a primary key, and for most system tables. Those of a view are
+    the ones that it has INSTEAD OF triggers for.
     """
 
     def __post_init__(self) -> None:
         # Attributes, as every request asks for them.
-        is_writable = (
-            self.kind is Kind.TABLE
-            and self.primary_key is not None
-            and (not self.is_system or system_table(self.name).is_writable)
-        )
         key = self.primary_key
         names = tuple(field.name for field in key.key_fields) if key else ()
         object.__setattr__(self, "key_name", key.name if key else "")
         object.__setattr__(self, "key_names", names)
-        object.__setattr__(self, "is_writable", is_writable)
+        object.__setattr__(self, "writable_actions", _writable_actions(self))
         object.__setattr__(self, "is_singleton", bool(self.meta and self.meta.get("singleton")))
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether items can be written by any action."""
+        return bool(self.writable_actions)
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether items have a version that tells whether they have changed.
+
+        Those of a view have one if it shows PostgreSQL's column of the table beneath as its own.
+        """
+        if self.primary_key is None or self.kind is Kind.FOLDER:
+            return False
+        return self.kind is Kind.TABLE or any(each.name == VERSION_COLUMN for each in self.columns)
 
     @property
     def key(self) -> Field:
@@ -323,6 +343,16 @@ class Collection:
     def columns(self) -> Iterator[Field]:
         """The fields that have a column."""
         return (field for field in self.fields.values() if field.column)
+
+
+def _writable_actions(collection: Collection) -> frozenset[str]:
+    if collection.primary_key is None:
+        return frozenset()
+    if collection.kind is Kind.VIEW:
+        return collection.triggered_actions
+    if collection.is_system and not system_table(collection.name).is_writable:
+        return frozenset()
+    return WRITE_ACTIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,13 +88,17 @@ def index_of(problem: Problem) -> int:
 def refusal_of_stale(stale: Stale) -> Refused:
     """Return SERVICE_UNAVAILABLE for an error of the database that remained after all attempts."""
     if isinstance(stale, Deadlock):
-        return unavailable("database", "It is busy with other changes")
+        return _busy()
     # The messages of a server may be in any language, but they all name the missing table.
     if "system_" in str(stale):
         return unavailable("database", NOT_MIGRATED)
-    return changing_structure()
+    return without_success(deadlocked=False)
 
 
-def changing_structure() -> Refused:
-    """Return SERVICE_UNAVAILABLE for a structure that has changed during all attempts."""
-    return unavailable("database", "Its structure keeps changing")
+def without_success(*, deadlocked: bool) -> Refused:
+    """Return SERVICE_UNAVAILABLE where no attempt was the last: each met a change or a deadlock."""
+    return _busy() if deadlocked else unavailable("database", "Its structure keeps changing")
+
+
+def _busy() -> Refused:
+    return unavailable("database", "It is busy with other changes")

@@ -20,7 +20,7 @@ from cms.store.idempotency import Idempotency, StoredAnswer, find_stored_answer,
 from cms.store.identity import Identity
 from cms.store.json_path_record import JsonPathRecord
 from cms.store.recent_writers import RecentWriters
-from cms.store.refusals import changing_structure
+from cms.store.refusals import without_success
 from cms.store.replica import Replica
 from cms.store.snapshot import Snapshot, Snapshots
 from cms.store.table_hooks import PayloadFilter, TableHooks, no_filter
@@ -106,7 +106,7 @@ class Store:
                 yield attempt
             if attempt.is_done:
                 return
-        raise changing_structure()
+        raise without_success(deadlocked=retries.deadlocked)
 
     def unversioned_reads(self, identity: Identity) -> Iterator[ReadAttempt]:
         """Yield attempts at a read by statements that do not select the counters."""

@@ -22,7 +22,7 @@ from cms.store.counters import check_version, lock_version
 from cms.store.current_version import current_version
 from cms.store.idempotency import Idempotency, find_stored_answer, lock_key, store_answer
 from cms.store.identity import Identity
-from cms.store.refusals import changing_structure
+from cms.store.refusals import without_success
 from cms.store.snapshot import Snapshot, snapshot_after_advance
 from cms.store.table_wait import TableWait
 
@@ -66,7 +66,7 @@ class Write(Generic[T]):
                 yield attempt
             if attempt.is_done:
                 return
-        raise changing_structure()
+        raise without_success(deadlocked=self.retries.deadlocked)
 
     def is_answered(self, transaction: Transaction) -> bool:
         """Tell whether the call was answered before, under the lock of its key."""

@@ -9,6 +9,16 @@ tables AS MATERIALIZED (
         class.oid,
         class.relname AS name,
         class.relkind IN ('v', 'm') AS is_view,
+        CASE WHEN class.relkind = 'v'
+            THEN ARRAY(  -- the bits of tgtype; 64 is INSTEAD OF
+                SELECT action
+                FROM (VALUES (4, 'create'), (16, 'update'), (8, 'delete')) AS events (bit, action)
+                WHERE EXISTS (
+                    SELECT FROM pg_trigger WHERE tgrelid = class.oid AND tgtype & 64 <> 0 AND tgtype & bit <> 0
+                )
+            )
+            ELSE '{}'
+        END AS triggered_actions,
         (  -- whether a write may change more than its own row: triggers, ON UPDATE, partitions and inheritance
             class.oid IN (SELECT tgrelid FROM pg_trigger WHERE NOT tgisinternal)
             OR class.oid IN (
@@ -447,7 +457,13 @@ WHERE status = 'active'
 -- name: find_missing_rights
 -- What this account may not do with the tables, views and sequences of the service's schema.
 WITH relations AS (
-    SELECT oid, relname, relkind
+    SELECT
+        oid,
+        relname,
+        relkind,
+        (  -- what INSTEAD OF triggers of a view do, as bits of tgtype
+            SELECT bit_or(tgtype) FROM pg_trigger WHERE tgrelid = pg_class.oid AND tgtype & 64 <> 0
+        ) AS triggered
     FROM pg_class
     WHERE relnamespace = current_schema()::regnamespace
       AND NOT relispartition
@@ -455,8 +471,8 @@ WITH relations AS (
 missing AS (
     SELECT relname, privilege
     FROM relations
-    CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS privilege
-    WHERE (relkind IN ('r', 'p') OR relkind IN ('v', 'm', 'f') AND privilege = 'SELECT')
+    CROSS JOIN (VALUES ('SELECT', 0), ('INSERT', 4), ('UPDATE', 16), ('DELETE', 8)) AS privileges (privilege, bit)
+    WHERE (relkind IN ('r', 'p') OR relkind IN ('v', 'm', 'f') AND privilege = 'SELECT' OR triggered & bit <> 0)
       AND NOT has_table_privilege(oid, privilege)
     UNION ALL
     SELECT relname, 'USAGE'

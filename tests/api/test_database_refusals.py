@@ -209,3 +209,32 @@ def test_a_missing_right_names_table_and_privilege_to_administrators_only(
         connection.execute(b"UPDATE system_version SET structure = structure + 1")
     names = [collection["collection"] for collection in ordinary.get("/collections").data]
     assert "things" not in names
+
+
+@pytest.mark.release
+def test_missing_rights_on_a_view_and_within_its_trigger_are_named_too(
+    ordinary: Client, dsn: str
+) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            b"CREATE VIEW seen AS SELECT id, name FROM things;"
+            b"CREATE TABLE hidden (id serial PRIMARY KEY);"
+            b"REVOKE ALL ON hidden FROM ordinary_account;"
+            b"CREATE FUNCTION write_seen() RETURNS trigger LANGUAGE plpgsql AS "
+            b"$$BEGIN INSERT INTO hidden DEFAULT VALUES RETURNING id INTO new.id; RETURN new; "
+            b"END$$;"
+            b"CREATE TRIGGER w INSTEAD OF INSERT ON seen "
+            b"FOR EACH ROW EXECUTE FUNCTION write_seen();"
+            b"GRANT SELECT ON seen TO ordinary_account;"
+            b"UPDATE system_version SET structure = structure + 1"
+        )
+    account = make_conninfo(dsn, user="ordinary_account")
+    # Without a right on the view itself, and then on what its trigger writes.
+    for name, lacking in (("seen", "INSERT"), ("hidden", "SELECT, INSERT, UPDATE, DELETE")):
+        answer = ordinary.post("/items/seen", {"name": "a"})
+        assert (answer.status, answer.codes) == (500, ["DATABASE_RIGHTS"]), answer
+        assert f"{name}; the account lacks {lacking}" in answer.errors[0]["reason"]
+        texts = [finding.text for finding in structure_findings(account)]
+        assert any(f"lacks {lacking} on {name};" in text for text in texts), texts
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(b"GRANT INSERT ON seen TO ordinary_account")

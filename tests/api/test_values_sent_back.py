@@ -166,6 +166,30 @@ def test_values_of_generated_columns_are_ignored(stage: Stage) -> None:
     assert people.get().data == [item, *copies]
 
 
+def test_values_of_identity_columns_are_ignored_in_related_items_too(stage: Stage) -> None:
+    stage.execute(
+        "CREATE TABLE shelves (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text);"
+        "CREATE TABLE volumes (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, title text, "
+        "shelf integer REFERENCES shelves, n integer GENERATED ALWAYS AS IDENTITY)"
+    )
+    relation = {"meta": {"one_field": "volumes"}}
+    assert stage.admin.patch("/relations/volumes/shelf", relation).status == 200
+    path = "/items/shelves?fields=*,volumes.*"
+    shelf = {"id": 7, "name": "a", "volumes": [{"id": 8, "n": 9, "title": "x"}]}
+    made = stage.admin.post(path, shelf).data
+    volume = {"id": 1, "title": "x", "shelf": 1, "n": 1}
+    assert made == {"id": 1, "name": "a", "volumes": [volume]}
+    again = {"volumes": [{**volume, "n": 50, "title": "y"}, {"n": 60, "title": "z"}]}
+    changed = stage.admin.patch("/items/shelves/1?fields=volumes.*", again).data
+    assert changed["volumes"] == [
+        {**volume, "title": "y"},
+        {"id": 2, "title": "z", "shelf": 1, "n": 2},
+    ]
+    body = {"keys": [1, 2], "data": {"n": 3, "title": "w"}}
+    assert stage.admin.patch("/items/volumes", body).status == 200
+    assert stage.value("SELECT array_agg(n ORDER BY id) FROM volumes") == [1, 2]
+
+
 def test_a_column_that_a_trigger_fills_can_be_left_out(stage: Stage) -> None:
     stage.execute(
         "CREATE TABLE films (id serial PRIMARY KEY, a text, b text NOT NULL);"

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from cms.database.error_mapping import RULE_VIOLATED
 from cms.database.migrate import migrate
+from cms.database.sqlstates import RULE_VIOLATED
 from cms.database.statements import sql_folder
 
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -32,7 +32,7 @@ from cms.errors import Refused
 from cms.jobs.job_worker import drain
 from cms.jobs.queue import channel_of_schema
 from cms.jobs.task import Job, Task, defer
-from cms.query.sql.locks import lock_singleton
+from cms.query.sql.locks import lock_collection
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.databases import UNTIL_NOW, channels_until_now, drop_database, run_sql
 from tests.unit.library import LIBRARY
@@ -170,7 +170,7 @@ def test_nobody_waits_for_a_lock_of_another_installation(tenants: Tenants, name:
 
 
 def test_nor_for_that_of_a_singleton(tenants: Tenants) -> None:
-    text, _ = lock_singleton(LIBRARY.collections["books"]).numbered()
+    text, _ = lock_collection(LIBRARY.collections["books"]).numbered()
     require_own_lock(tenants, text)
 
 

@@ -32,7 +32,6 @@ from cms.query.language.query_strings import nested_params, shape_of
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.plan import plan
 from cms.query.sql.statement import Statement, finish_statement
-from cms.schema.model import Kind
 from cms.schema.names import FieldName
 from cms.store.context import RequestContext
 from cms.store.snapshot import CachedStatement, PreparedRead
@@ -315,9 +314,8 @@ def is_singleton(context: RequestContext, name: str) -> bool:
 
 
 def _for_answer(query: Query, context: RequestContext, name: str) -> Query:
-    """Return the query with the version of the row; rows of views have none."""
-    collection = context.snapshot.catalogue.collections[name]
-    if collection.kind is not Kind.TABLE or collection.primary_key is None:
+    """Return the query with the version of the row, if rows of the collection have one."""
+    if not context.snapshot.catalogue.collections[name].has_versions:
         return query
     return replace(query, row_outputs=(RowOutput.VERSION,))
 

@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import compress
 
-from cms.access.guard import view_of
+from cms.access.guard import untriggered, view_of
 from cms.access.guarded_rules import NO_ROWS, GuardedGrant, GuardedRule, grouped_by_rule
 from cms.access.views import rules_of
 from cms.access.write_permissions import WritePermissions, has_all_covered, rule_of_grants
 from cms.database.connections import Fetch
-from cms.errors import forbidden, not_found
+from cms.errors import Refused, forbidden, not_found
 from cms.items.write.complete.completing import RowCompleter
 from cms.items.write.complete.validating import CallCache, PayloadValidator
 from cms.items.write.hooks import hooks_of
 from cms.items.write.stages.mutations import AuthorizedDelete, AuthorizedSet, RowId, RowSet
-from cms.items.write.stages.problems import Problems
+from cms.items.write.stages.problems import Problems, with_position
 from cms.items.write.stages.resolved_rows import ResolvedRow, ResolvedSet
 from cms.items.write.stages.written_rows import WrittenRows
 from cms.items.write.transaction.row_indexes import at_indexes
 from cms.query.plan.masks import has_subselect
 from cms.query.sql.locks import check_rows
-from cms.schema.model import Collection
+from cms.schema.model import Collection, Kind
 from cms.store.context import RequestContext
 from cms.store.fetching import fetch_fragment
 from cms.store.store import Store
@@ -93,6 +93,7 @@ class WriteAuthorizer:
         """
         collection = resolved.collection
         numbers = resolved.changed_numbers
+        _require_triggers(resolved, numbers)
         if self.permissions.policy.is_admin:
             authorized = AuthorizedSet(resolved, resolved.rows)
         elif numbers:
@@ -129,6 +130,8 @@ class WriteAuthorizer:
         self, collection: Collection, keys: Sequence[str], fetch: Fetch
     ) -> AuthorizedDelete:
         """Return rows, authorized to be deleted; raises `Refused` NOT_FOUND or FORBIDDEN."""
+        if keys and (problem := untriggered(collection, "delete")):
+            raise Refused(problem)
         if not self.permissions.policy.is_admin:
             if hooks_of(self._store, collection.name).is_admin_only:
                 raise forbidden()
@@ -311,6 +314,17 @@ class WriteAuthorizer:
             fetch_fragment(fetch, check_rows(collection, named, (), lock=True), bindings)
             lock = False
         return fetch_fragment(fetch, check_rows(collection, named, predicates, lock=lock), bindings)
+
+
+def _require_triggers(resolved: ResolvedSet, changed: Sequence[int]) -> None:
+    """Raise `Refused` FORBIDDEN for the first row of a view that no trigger can write."""
+    if resolved.collection.kind is not Kind.VIEW:
+        return
+    new = [row for row in resolved.rows if row.is_new]
+    for action, rows in (("create", new), ("update", at_indexes(resolved.rows, changed))):
+        problem = untriggered(resolved.collection, action)
+        if problem and rows:
+            raise Refused(with_position(problem, rows[0].position))
 
 
 def _creation_rules(resolved: ResolvedSet) -> dict[int, GuardedRule]:

@@ -21,6 +21,7 @@ from cms.items.write.run.refusal_diagnosis import InquirySet, refuse
 from cms.items.write.stages.parsed import Expects, ParsedSet
 from cms.items.write.stages.resolved_rows import ALL_NEW, StoredRows
 from cms.items.write.transaction.executor import Executor
+from cms.items.write.transaction.rows import lock_view
 from cms.query.language.ast import EMPTY_QUERY, ParsedQuery
 from cms.query.plan.links import link_of, target_collections
 from cms.schema.model import Catalogue, Collection
@@ -96,6 +97,7 @@ class WriteCall(NamedTuple):
         context = self.context._replace(fetch=transaction.execute)
         call = self._replace(context=context, authorizer=self.authorizer.in_transaction(context))
         executor = Executor(self.store, context, transaction, self.client, self.history_action)
+        lock_view(executor, self.collection)
         return RunningCall(call, executor)
 
     def payload_parser(self) -> PayloadParser:

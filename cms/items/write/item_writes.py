@@ -204,7 +204,7 @@ def _complete_singleton(
 ) -> CompletePayload:
     """Return the payload of a singleton, once it is known whether there is an item."""
     # An advisory lock, as there may be no row to lock: two calls would both create the one row.
-    executor.transaction.run(locks.lock_singleton(call.collection))
+    executor.transaction.run(locks.lock_collection(call.collection))
     stored = executor.transaction.run(locks.singleton_key(call.collection))
     keys: dict[int, str | None] = {}
     if stored:

@@ -83,7 +83,7 @@ def _move_authorized(
     authorizer.authorize_column(collection, keys, sort_field.name, transaction.execute)
     # One item moves at a time in a collection: the positions stay as they are read here. It is the
     # lock by which singletons are written, which have no order to change.
-    transaction.run(locks.lock_singleton(collection))
+    transaction.run(locks.lock_collection(collection))
     executor = Executor(store, context, transaction, identity.client)
     check_match(executor, collection, key=keys.item, if_match=target.if_match)
     author_values = identity.client.author(context.actor.user)

@@ -41,6 +41,7 @@ from cms.items.write.transaction.rows import (
     has_one_text,
     list_values,
     lock_list,
+    lock_view,
 )
 from cms.query.language.ast import AtField, OperatorTest, Pick, Query, Slot
 from cms.query.sql.arguments import key_cast
@@ -137,6 +138,7 @@ class Resolver:
 
     def _resolve_to_one(self, field: ParsedToOne, parent: ResolvedSet) -> ResolvedToOne:
         targets = field.targets
+        lock_view(self._executor, targets.collection)
         sent = {number: key for key, number in targets.numbers_by_key.items()}
         keys = self._as_stored(targets.collection, sent)
         stored = self._stored(targets.collection, list(keys.values()), ())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from cms.schema.model import Catalogue, Collection, Field, Kind, Relation
 from cms.schema.names import FollowName
+from cms.schema.types.comparable import are_comparable
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def link_of(
         return None
     near = one.key or collection.primary_key
     far = catalogue.collections[one.many_collection].fields[one.many_field]
-    if len(near.parts) != len(far.parts):
+    if not is_comparable(one, catalogue):
         return None
     return Link(one, one.many_collection, near, far, to_many=True)
 
@@ -93,10 +94,28 @@ def _to_one_link(catalogue: Catalogue, relation: Relation, target: str) -> Link 
     # A foreign key may point to another unique column than the primary key.
     far = relation.key or _key(catalogue, target)
     near = catalogue.collections[relation.many_collection].fields[relation.many_field]
-    if far is None or len(near.parts) != len(far.parts):
+    if far is None or not is_comparable(relation, catalogue):
         return None
     may_repeat = _may_repeat(catalogue.collections[target])
     return Link(relation, target, near, far, to_many=False, may_repeat=may_repeat)
+
+
+def is_comparable(relation: Relation, catalogue: Catalogue) -> bool:
+    """Tell whether the column of a relation to one collection can be compared with its key.
+
+    Where there is no foreign key, either may have been made again with another type.
+    """
+    target = catalogue.collections.get(relation.one_collection or "")
+    many = catalogue.collections.get(relation.many_collection)
+    if relation.constraint or target is None or many is None or target.primary_key is None:
+        return True
+    field = many.fields.get(relation.many_field)
+    # No column holds a key of several.
+    if target.key.parts:
+        return False
+    if field is None or field.column is None or target.key.column is None:
+        return True
+    return are_comparable(field.column.base_type, target.key.column.base_type)
 
 
 def _may_repeat(target: Collection) -> bool:

@@ -47,7 +47,7 @@ from cms.query.plan.read_plan import (
     ValueOutput,
     both,
 )
-from cms.schema.model import Collection, Field
+from cms.schema.model import VERSION_COLUMN, Collection, Field
 from cms.schema.names import MAX_NAME_BYTES
 from cms.schema.types.field_type import Search, Trait
 from cms.schema.types.numbers import INTEGER
@@ -153,8 +153,7 @@ def _merge_embeds(collection: Collection, embeds: tuple[Embed, ...], field: Fiel
 def _row_value(output: RowOutput, collection: Collection) -> RowValue:
     if output is RowOutput.KEY:
         return RowValue(output, Value(collection.key))
-    # PostgreSQL's own column `xmin`: the transaction that wrote the row.
-    return RowValue(output, Value(Field(collection.name, "xmin", UNKNOWN)))
+    return RowValue(output, Value(Field(collection.name, VERSION_COLUMN, UNKNOWN)))
 
 
 def _is_renamed(output: GuardedOutput) -> bool:

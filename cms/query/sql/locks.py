@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cms.fragment import Fragment, commas, fill, name, optional, param, text
+from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
 from cms.query.plan.read_plan import Predicate
 from cms.query.sql.arguments import ArgumentSlots, array, key_cast
 from cms.query.sql.columns import rows_of
@@ -17,10 +17,21 @@ from cms.query.sql.keys import (
     key_text,
 )
 from cms.query.sql.write_history import whole_row
-from cms.schema.model import Collection, Field
-
+from cms.schema.model import Collection, Field, Kind
 
 _LOCK = "SELECT {0} FROM {1} AS t WHERE {2} ORDER BY {3} FOR NO KEY UPDATE"
+
+
+def row_lock(collection: Collection, strength: str = "NO KEY UPDATE") -> Fragment:
+    """Print the lock of selected rows; nothing for views, whose writes take turns instead.
+
+    PostgreSQL locks no row of a view that groups, unites or joins, and of others the rows of all
+    tables beneath, for which its owner needs more rights.
+    """
+    # NO KEY UPDATE lets other transactions insert rows that point to these.
+    if collection.kind is Kind.VIEW:
+        return EMPTY
+    return text(f" FOR {strength}")
 
 
 def lock_by_key(collection: Collection, arguments: ArgumentSlots) -> Fragment:
@@ -28,7 +39,6 @@ def lock_by_key(collection: Collection, arguments: ArgumentSlots) -> Fragment:
 
     The one order keeps writes of several statements from deadlocks.
     """
-    # NO KEY UPDATE lets other transactions insert rows that point to these.
     return fill(
         _LOCK,
         key_text(collection.key, "t"),
@@ -152,11 +162,15 @@ def singleton_key(collection: Collection) -> Fragment:
 def lock_row(collection: Collection, key: str) -> Fragment:
     """Print the lock of one row, for the transaction."""
     is_row = key_equals(collection.key, "", param(key, key_cast(collection.key)))
-    return fill("SELECT FROM {0} WHERE {1} FOR UPDATE", name(collection.name), is_row)
+    lock = row_lock(collection, "UPDATE")
+    return fill("SELECT FROM {0} WHERE {1}{2}", name(collection.name), is_row, lock)
 
 
-def lock_singleton(collection: Collection) -> Fragment:
-    """Print the lock under which a singleton gets its one row: there is no row to lock yet."""
+def lock_collection(collection: Collection) -> Fragment:
+    """Print the lock under which writes take turns where there is no row to lock.
+
+    A singleton gets its one row under it, a view is written, and manual order changes.
+    """
     return fill(
         # Other locks hash with another seed: no name of a collection can be one of theirs.
         "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || {0}, 1))",
@@ -183,7 +197,7 @@ def check_rows(
         rows_of(collection.name),
         key_is_any(key, "t0", param(list(keys), f"{key_cast(key)}[]")),
         key_order(key, "t0"),
-        optional(" FOR UPDATE", when=lock),
+        row_lock(collection, "UPDATE") if lock else EMPTY,
     )
 
 
@@ -194,10 +208,11 @@ def item_contents(collection: Collection, keys: Sequence[str], *, masks: bool = 
     """
     key = collection.key
     return fill(
-        "SELECT {0}, {1}::text FROM {2} AS t0 WHERE {3} ORDER BY {4} FOR NO KEY UPDATE",
+        "SELECT {0}, {1}::text FROM {2} AS t0 WHERE {3} ORDER BY {4}{5}",
         key_text(key, "t0"),
         whole_row(collection, masks=masks),
         rows_of(collection.name),
         key_is_any(key, "t0", param(array(keys), f"{key_cast(key)}[]")),
         key_order(key, "t0"),
+        row_lock(collection),
     )

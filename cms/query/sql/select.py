@@ -61,6 +61,7 @@ from cms.query.sql.expressions import (
 )
 from cms.query.sql.highlight import highlight_columns
 from cms.query.sql.keys import key_order
+from cms.schema.model import VERSION_COLUMN, Kind
 from cms.schema.types.field_type import Trait
 
 MAX_RANKED = 10_000
@@ -156,9 +157,10 @@ def with_masks(plan: ReadPlan, source: Fragment, level: int) -> Fragment:
         return source
     row = alias(level)
     columns = [text(f"{row}.*")]
-    # `*` does not name PostgreSQL's own column.
-    if any(item.output is RowOutput.VERSION for item in plan.row_values):
-        columns.append(text(f"{row}.xmin"))
+    # `*` does not name PostgreSQL's own column, but that of a view, which is one like others.
+    needs_version = any(item.output is RowOutput.VERSION for item in plan.row_values)
+    if needs_version and plan.collection.kind is Kind.TABLE:
+        columns.append(text(f"{row}.{VERSION_COLUMN}"))
     for mask in plan.masks:
         columns.append(concat(predicate(mask.rule, level), " AS ", name(mask.name)))
     return fill("(SELECT {0} FROM {1} OFFSET 0) AS {2}", commas(columns), source, text(row))

@@ -6,6 +6,7 @@ from cms.fragment import EMPTY, Fragment, commas, concat, fill, name, param, tex
 from cms.query.sql.arguments import key_cast
 from cms.query.sql.columns import rows_of
 from cms.query.sql.keys import is_kept_key, key_equals, key_order, key_outputs
+from cms.query.sql.locks import row_lock
 from cms.query.sql.write_history import (
     HistoryEntry,
     Step,
@@ -56,13 +57,14 @@ def renumber(collection: Collection, sort: Field, *, author: Fragment) -> Fragme
     # Rows are locked in the order of their keys, as everywhere: otherwise writes might deadlock.
     old = fill(
         "SELECT {1}, t0.{2} AS w0, r.n AS position FROM {0} AS t0 JOIN ({3}) AS r ON {4}"
-        " WHERE t0.{2} IS DISTINCT FROM r.n ORDER BY {5} FOR NO KEY UPDATE OF t0",
+        " WHERE t0.{2} IS DISTINCT FROM r.n ORDER BY {5}{6}",
         name(collection.name),
         key_outputs(key, "t0"),
         name(sort.name),
         ranked,
         is_kept_key(key, "t0", "r"),
         key_order(key, "t0"),
+        row_lock(collection, "NO KEY UPDATE OF t0"),
     )
     return _reposition(collection, sort, old, text("NULL::bigint"), author)
 
@@ -81,7 +83,7 @@ def move(
     old = fill(
         "SELECT {1}, t0.{2} AS w0, CASE WHEN {3} THEN {4} ELSE t0.{2} {5} END AS "
         "position FROM {0} AS t0"
-        " WHERE t0.{2} BETWEEN {6} AND {7} ORDER BY {8} FOR NO KEY UPDATE",
+        " WHERE t0.{2} BETWEEN {6} AND {7} ORDER BY {8}{9}",
         name(collection.name),
         key_outputs(collection.key, "t0"),
         name(sort.name),
@@ -91,6 +93,7 @@ def move(
         param(low, "bigint"),
         param(high, "bigint"),
         key_order(collection.key, "t0"),
+        row_lock(collection),
     )
     shape = (
         "CASE WHEN moved.item <> {0}::text THEN (SELECT m.revision FROM moved AS m WHERE "

@@ -43,6 +43,7 @@ from cms.query.sql.keys import (
     key_outputs,
     key_text,
 )
+from cms.query.sql.locks import row_lock
 from cms.query.sql.write_events import event_columns, event_steps
 from cms.query.sql.write_history import (
     ACTIVITY,
@@ -193,9 +194,8 @@ def _old_rows(
         old_columns.append(concat(", t0.", name(field.name), f" AS w{index}"))
     old_columns.append(rule_results(single_statement))
     # In the order of keys: two writes that lock the same rows would otherwise wait for each other.
-    # NO KEY UPDATE lets other transactions insert rows that point to these.
     return fill(
-        "SELECT r.n, {0}{1} FROM {2} AS t0 JOIN {3} ON {4}{5} ORDER BY {6} FOR NO KEY UPDATE OF t0",
+        "SELECT r.n, {0}{1} FROM {2} AS t0 JOIN {3} ON {4}{5} ORDER BY {6}{7}",
         key_outputs(key, "t0"),
         join("", old_columns),
         name(collection.name),
@@ -203,6 +203,7 @@ def _old_rows(
         _is_sent_key(key, "t0"),
         _and(version_conditions(single_statement)),
         key_order(key, "t0"),
+        row_lock(collection, "NO KEY UPDATE OF t0"),
     )
 
 
@@ -235,13 +236,14 @@ def delete(
     is_named = key_equals if arguments.single else key_is_any
     # A DELETE alone would lock the rows in the order in which it finds them.
     old = fill(
-        "SELECT {0}{4} FROM {1} AS t0 WHERE {2}{3} ORDER BY {5} FOR UPDATE",
+        "SELECT {0}{4} FROM {1} AS t0 WHERE {2}{3} ORDER BY {5}{6}",
         key_outputs(key, "t0"),
         name(collection.name),
         is_named(key, "t0", keys),
         _and(version_conditions(single_statement)),
         rule_results(single_statement),
         key_order(key, "t0"),
+        row_lock(collection, "UPDATE"),
     )
     rows = fill(
         "DELETE FROM {0} AS t0 USING old WHERE {1}{3} RETURNING {2}",

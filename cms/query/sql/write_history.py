@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cms.fragment import Fragment, commas, concat, fill, name, optional, param, quoted, text
+from cms.fragment import Fragment, clause, commas, concat, fill, name, optional, param, quoted, text
 from cms.query.sql.arguments import ArgumentSlots, key_cast
 from cms.query.sql.columns import rows_of
 from cms.query.sql.keys import key_equals, key_order, key_text
-from cms.schema.model import Collection, Field
+from cms.schema.model import Collection, Field, Kind
 from cms.schema.system import system_table
 
 
@@ -40,7 +40,7 @@ ACTIVITY = text("nextval('system_activity_id_seq')")
 REVISION = text("nextval('system_revisions_id_seq')")
 _INSERT_ACTIVITY = (
     'INSERT INTO system_activity (id, action, "user", ip, user_agent, origin, collection, item) '
-    "SELECT rows.activity, {0}, {1}, {2}, rows.item FROM rows"
+    "SELECT rows.activity, {0}, {1}, {2}, rows.item FROM rows{3}"
 )
 _INSERT_REVISION = (
     "INSERT INTO system_revisions (id, activity, collection, item, data, delta{2}) "
@@ -70,14 +70,25 @@ def history_steps(
         return
     action = param(history_action or history.action, "text")
     collection_name = param(collection.name, "text")
-    yield Step("activities", fill(_INSERT_ACTIVITY, action, author, collection_name))
+    named = _names_items(collection)
+    activities = clause(" WHERE ", named)
+    yield Step("activities", fill(_INSERT_ACTIVITY, action, author, collection_name, activities))
     if history.delta and collection.accountability == "all":
-        condition = optional(f" WHERE {history.only_when}", when=history.only_when)
+        changed = [text(history.only_when)] if history.only_when else []
+        condition = clause(" WHERE ", [*changed, *named], separator=" AND ")
         parent_column = optional(", parent", when=history.nested)
         parent = optional(", rows.parent", when=history.nested)
         delta = text(history.delta)
         query = fill(_INSERT_REVISION, collection_name, delta, parent_column, parent, condition)
         yield Step("revisions", query)
+
+
+def _names_items(collection: Collection) -> list[Fragment]:
+    """Print the condition of rows of a view, whose triggers may return them without a key.
+
+    Such a write is refused once its statement is done.
+    """
+    return [text("rows.item IS NOT NULL")] if collection.kind is Kind.VIEW else []
 
 
 def history_columns(collection: Collection) -> list[Fragment]:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-from cms.database.error_mapping import RULE_BROKEN, Conflict
+from cms.database.error_mapping import Conflict
+from cms.database.sqlstates import RULE_BROKEN
 from cms.errors import Problem, abbreviated, capitalized
 from cms.items.write.stages.problems import with_position
 from cms.items.write.stages.resolved_rows import ResolvedRow

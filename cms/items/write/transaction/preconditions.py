@@ -10,7 +10,7 @@ from cms.items.read.reads import NO_ROW_VERSION
 from cms.items.write.transaction.executor import Executor
 from cms.query.language.ast import Query, RowOutput, Slot
 from cms.query.sql import locks
-from cms.schema.model import Collection
+from cms.schema.model import VERSION_COLUMN, Collection
 
 
 def check_match(
@@ -24,11 +24,11 @@ def check_match(
     """
     if if_match is None:
         return
-    version = _version(executor, collection, key)
+    versions = _versions(executor, collection, key)
     # Not PRECONDITION_FAILED, which would reveal that a hidden item exists.
-    if version is None:
+    if not versions:
         raise not_found()
-    _compare(collection, if_match, version)
+    _compare(collection, if_match, versions[0])
 
 
 def check_singleton(executor: Executor, collection: Collection, *, if_match: str | None) -> None:
@@ -40,24 +40,32 @@ def check_singleton(executor: Executor, collection: Collection, *, if_match: str
     if if_match is None:
         return
     # There may be no row to lock: this lock keeps others from creating it.
-    executor.transaction.run(locks.lock_singleton(collection))
+    executor.transaction.run(locks.lock_collection(collection))
     rows = executor.transaction.run(locks.singleton_key(collection))
-    version = None
+    versions: list[str | None] = []
     if rows:
-        version = _version(executor, collection, str(single_value(rows)))
-    _compare(collection, if_match, version or NO_ROW_VERSION)
+        versions = _versions(executor, collection, str(single_value(rows)))
+    _compare(collection, if_match, versions[0] if versions else NO_ROW_VERSION)
 
 
-def _version(executor: Executor, collection: Collection, key: str) -> str | None:
-    """Lock a row and return its version, None for a row that the caller cannot see."""
+def _versions(executor: Executor, collection: Collection, key: str) -> list[str | None]:
+    """Lock a row and return its version; nothing for a row that the caller cannot see.
+
+    The version is None if rows of the collection have none.
+    """
     # Locked before it is read, so that nobody changes the version in between.
     executor.transaction.run(locks.lock_row(collection, key))
     query = narrow_to_key(Query(), Slot(0))
-    versions = executor.read_row_texts(RowOutput.VERSION, collection.name, query, (key,))
-    return versions[0] if versions else None
+    if collection.has_versions:
+        return [*executor.read_row_texts(RowOutput.VERSION, collection.name, query, (key,))]
+    keys = executor.read_row_texts(RowOutput.KEY, collection.name, query, (key,))
+    return [None for _ in keys]
 
 
-def _compare(collection: Collection, if_match: str, version: str) -> None:
-    if not matches_version(if_match, version):
-        message = "The item has changed since."
-        raise Refused(Problem("PRECONDITION_FAILED", message, {"collection": collection.name}))
+def _compare(collection: Collection, if_match: str, version: str | None) -> None:
+    if matches_version(if_match, version):
+        return
+    message = "The item has changed since."
+    if version is None:
+        message = f'The rows of a view have a version only in a column "{VERSION_COLUMN}".'
+    raise Refused(Problem("PRECONDITION_FAILED", message, {"collection": collection.name}))

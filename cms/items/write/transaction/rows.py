@@ -20,7 +20,7 @@ from cms.items.write.transaction.executor import Executor
 from cms.items.write.transaction.row_indexes import at_indexes
 from cms.query.sql import locks, write
 from cms.query.sql.arguments import ArgumentSlots, FlowsByVerb, array
-from cms.schema.model import Collection, Field
+from cms.schema.model import Collection, Field, Kind
 from cms.schema.payload import RowValues
 from cms.schema.types.field_type import Trait
 
@@ -70,7 +70,20 @@ def _insert_group(
     )
     if len(written) != len(rows):
         raise not_written(collection)
+    _require_keys(collection, [key for key, _ in written])
     return written
+
+
+def _require_keys(collection: Collection, keys: Sequence[str | None]) -> None:
+    """Refuse written rows of a view without a key: only its triggers can give them one."""
+    if None not in keys:
+        return
+    name = collection.key_name
+    message = (
+        f'The INSTEAD OF trigger of "{collection.name}" returns a row without its key: it must set '
+        f'NEW."{name}".'
+    )
+    raise Refused(Problem("NOT_WRITTEN", message, {"collection": collection.name, "field": name}))
 
 
 def not_written(collection: Collection) -> Refused:
@@ -111,6 +124,7 @@ def update_rows(
                 raise
             problem = with_exchange(conflict.problems[0])
             raise Conflict(problem, conflict.value, server_text=conflict.server_text) from conflict
+        _require_keys(collection, [key for _, key, _ in returned])
         for number, key, revision in returned:  # PostgreSQL counts the rows from 1
             written[indexes[number - 1]] = (key, revision)
         if len(returned) < len(indexes):
@@ -175,7 +189,16 @@ def with_exchange(problem: Problem) -> Problem:
 
 def lock_rows(executor: Executor, collection: Collection, keys: Sequence[str]) -> None:
     """Lock rows until the transaction ends, in the order of their keys as every write does."""
-    run_action_by_key(executor, "lock", collection, keys)
+    if collection.kind is Kind.VIEW:
+        lock_view(executor, collection)
+    else:
+        run_action_by_key(executor, "lock", collection, keys)
+
+
+def lock_view(executor: Executor, collection: Collection) -> None:
+    """Wait for the turn to write a view, until the transaction ends; nothing for a table."""
+    if collection.kind is Kind.VIEW:
+        executor.transaction.run(locks.lock_collection(collection))
 
 
 def lock_list(
@@ -187,6 +210,9 @@ def lock_list(
     near_values: Sequence[str],
 ) -> None:
     """Lock rows by their keys, and all rows that hold one of `near_values` in the field `far`."""
+    if collection.kind is Kind.VIEW:
+        lock_view(executor, collection)
+        return
     executor.run_cached(
         ("lock list", collection.name, _names(far)),
         lambda: locks.lock_list(collection, far, ArgumentSlots()),
