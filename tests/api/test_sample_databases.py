@@ -369,7 +369,7 @@ def entry_of(many: Visit, relation: Relation) -> Json:
     for other in many.shape.relations:
         if not set(relation.columns).isdisjoint(other.columns):
             for column in other.columns:
-                entry.pop(column)
+                entry.pop(column, None)
     return entry
 
 
