@@ -31,14 +31,6 @@ from tests.things import Json, Table, staged
 
 pytestmark = pytest.mark.quick(8)
 
-KEYS_OF_SEVERAL_COLUMNS = {
-    *("playlist_track", "customer_customer_demo", "employee_territories", "order_details"),
-    *("film_actor", "film_category", "payment", "shelf"),
-}
-FOREIGN_KEYS_OF_SEVERAL_COLUMNS = {"inventory"}
-AWAITED = KEYS_OF_SEVERAL_COLUMNS | FOREIGN_KEYS_OF_SEVERAL_COLUMNS
-"""Tables whose items the service cannot yet find and write by their keys."""
-
 TEXTS = {"string", "text"}
 NUMBERS = {"integer", "float", "decimal"}
 SET_BY_TRIGGERS = {"last_update", "fulltext"}
@@ -106,10 +98,9 @@ def of_each(cases: list[tuple[str, str]]) -> pytest.MarkDecorator:
 
 
 every_collection = of_each(COLLECTIONS)
-every_usable_collection = of_each([case for case in COLLECTIONS if case[1] not in AWAITED])
 
 
-@every_usable_collection
+@every_collection
 def test_the_fields_tell_the_key(visit: Visit) -> None:
     fields = visit.sample.stage.admin.get(f"/fields/{quote(visit.shape.name)}").data
     marked = {each["field"] for each in fields if (each["schema"] or {}).get("is_primary_key")}
@@ -217,7 +208,7 @@ def test_groups_by_a_column_count_its_rows(visit: Visit) -> None:
         assert {as_text(each[column]): each["count"] for each in answer.data} == counts, column
 
 
-@every_usable_collection
+@every_collection
 def test_an_item_is_read_by_its_key(visit: Visit) -> None:
     rows = visit.rows if visit.shape.key else []
     for row in rows:
@@ -241,7 +232,7 @@ def test_a_search_for_a_word_finds_its_row(visit: Visit) -> None:
                 assert row in visit.read(search=word[0]), (column, word)
 
 
-@every_usable_collection
+@every_collection
 @pytest.mark.usefixtures("filled")
 def test_items_are_exported_and_imported_again(visit: Visit) -> None:
     table = Table(visit.caller.client, quote(visit.shape.name))
@@ -266,7 +257,7 @@ def without_changing(rows: list[Json]) -> list[Json]:
     return [{key: row[key] for key in row if key != "last_update"} for row in rows]
 
 
-@every_usable_collection
+@every_collection
 @pytest.mark.usefixtures("filled")
 def test_items_are_created_and_deleted(visit: Visit) -> None:
     client = visit.caller.client
@@ -303,7 +294,7 @@ def created(visit: Visit, related_items: Json) -> Json:
     return item
 
 
-@every_usable_collection
+@every_collection
 @pytest.mark.usefixtures("filled")
 def test_an_item_is_changed_by_key_keys_query_and_in_an_array(visit: Visit) -> None:
     client = visit.caller.client
@@ -347,13 +338,13 @@ def changes(shape: Shape, row: Json, number: int) -> Json:
     return data
 
 
-@every_usable_collection
+@every_collection
 @pytest.mark.usefixtures("filled")
 def test_an_item_is_created_with_the_items_of_its_lists(visit: Visit) -> None:
     shapes = visit.sample.shapes
     for relation in visit.shape.lists:
         many = Visit(visit.sample, shapes[relation.many], visit.caller)
-        if not many.shape.is_writable or many.shape.name in AWAITED:
+        if not many.shape.is_writable:
             continue
         item = created(visit, {relation.alias: [entry_of(many, relation)]})
         query = {"fields": [f"{relation.alias}.*"], "filter": visit.shape.filter_of(item)}
