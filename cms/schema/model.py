@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -288,6 +288,12 @@ class Collection:
             return values.get(self.key_name)
         parts = [values.get(name) for name in self.key_names]
         return key_text(parts) if parts else None
+
+    def keys_of(self, rows: Iterable[Mapping[str, str | None]]) -> list[str | None]:
+        """Return the keys among the values of rows, which may be thousands."""
+        if self.key_name:
+            return [values.get(self.key_name) for values in rows]
+        return list(map(self.key_of, rows))
 
     def key_values(self, key: str) -> dict[str, str]:
         """Return the values of the columns of a key."""

@@ -282,8 +282,7 @@ class _Import:
     def _stored_rows(self, items: ParsedSet) -> StoredRows:
         """Return those rows whose keys exist for this caller, which are updates."""
         keys: dict[int, str] = {}
-        for number, values in enumerate(items.row_values):
-            key = items.collection.key_of(values)
+        for number, key in enumerate(items.collection.keys_of(items.row_values)):
             if key is not None:
                 keys[number] = key
         if not keys:

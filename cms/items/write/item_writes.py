@@ -129,7 +129,7 @@ def _ready_changes(call: WriteCall, items: Sequence[object]) -> ReadyWrite:
 def _complete_each(call: WriteCall, items: Sequence[object]) -> CompletePayload:
     """Return the payload of a change of items that hold their keys."""
     parser, parsed = parse_payload(call, items, Expects.PRESENT)
-    keys = list(map(parsed.collection.key_of, parsed.row_values))
+    keys = parsed.collection.keys_of(parsed.row_values)
     # Going through all rows is left out where every key is there once, which is nearly always.
     if None in keys or len(set(keys)) < len(keys):
         _add_key_problems(call, parser, parsed)

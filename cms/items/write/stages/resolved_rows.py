@@ -45,18 +45,21 @@ class StoredRows(NamedTuple):
         key = self.keys[number]
         if key is None and collection.key_of(values) is not None:
             return changes
-        stored = {} if key is None or self.named_by_key else collection.key_values(key)
-        for name in collection.key_names:
-            value = changes.get(name)
-            # The key of an owner is a change: the row may be in another list so far.
-            if isinstance(value, PendingKey):
-                continue
-            # A key of null has been refused as one that is missing.
-            if self.named_by_key or value is None or value == stored.get(name):
-                changes.pop(name, None)
+        if self.named_by_key:
+            for name in collection.key_names:
+                # The key of an owner is a change: the row may be in another list so far.
+                if type(changes.get(name)) is not PendingKey:
+                    changes.pop(name, None)
+        else:
+            stored = {} if key is None else collection.key_values(key)
+            for name in collection.key_names:
+                # A key of null is no change.
+                if changes.get(name) in (None, stored.get(name)):
+                    changes.pop(name, None)
         # Values that are already stored are not written, and take no permission.
-        for name in self.unchanged.get(number, ()):
-            changes.pop(name, None)
+        if self.unchanged:
+            for name in self.unchanged.get(number, ()):
+                changes.pop(name, None)
         return changes
 
 
