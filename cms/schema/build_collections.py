@@ -298,10 +298,11 @@ def _fields(
         yield Field(collection, name, _field_type(column, special), special, column, meta)
     for name, row in meta_by_name.items():
         special = tuple(row.get("special") or ())
-        # Another record without a column is that of a column that is gone, or of a foreign key of
-        # several columns, which becomes a field in build.py.
-        if name not in columns and not {*ALIAS_SPECIALS, TO_ONE}.isdisjoint(special):
-            yield Field(collection, name, ALIAS, special, None, row)
+        if name not in columns:
+            # Another record without a column is that of a column that is gone, or of a foreign key
+            # of several columns; build.py knows which of them these are.
+            marker = special if ALIAS_SPECIALS.intersection(special) else (TO_ONE,)
+            yield Field(collection, name, ALIAS, marker, None, row)
 
 
 def _field_type(column: Column, special: tuple[str, ...]) -> FieldType:

@@ -256,6 +256,7 @@ READ_ONLY_KEYS = frozenset(
         "name",
         "table",
         "column",
+        "columns",
         "schema",
         "data_type",
         "is_generated",

@@ -105,6 +105,8 @@ def rename_field(
     transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue
 ) -> None:
     """Rename a field, and every reference to it."""
+    if field.parts:
+        raise of_foreign_key(field)
     if reason := invalid_field_name_reason(name, is_alias=field.column is None):
         raise invalid_payload(f"field: {reason}", field="field", value=abbreviated(name))
     owner = catalogue.collections[field.collection]
@@ -122,6 +124,12 @@ def rename_field(
     )
 
 
+def of_foreign_key(field: Field) -> Refused:
+    """Return the refusal to rename or delete the field of a foreign key of several columns."""
+    reason = "It stands for a foreign key, as long as the table has that"
+    return invalid_payload(reason, collection=field.collection, field=field.name)
+
+
 # Parsing
 
 
@@ -131,6 +139,9 @@ def _parse(field: Field, payload: Mapping[str, object], problems: list[Problem])
     field_type = collect_problems(problems, lambda: _type_of(payload, field))
     payload = in_our_words(payload, field_type)
     meta = parse_settings(payload.get("meta"), FIELD_META, "meta", problems)
+    # That of a foreign key of several columns is no marker that a client can give.
+    if field.parts and meta.get("special") == list(field.special):
+        del meta["special"]
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, "schema", problems)
     if problems or field_type is None:
         raise Refused(problems)

@@ -24,7 +24,12 @@ from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.store.write_attempts import StructureChange
 from cms.structure import metadata
-from cms.structure.alterations import alter, problems_of_change, rename_field
+from cms.structure.alterations import (
+    alter,
+    of_foreign_key,
+    problems_of_change,
+    rename_field,
+)
 from cms.structure.column_changes import check_text_is_json
 from cms.structure.duplication_fields import prune_duplication_fields
 from cms.structure.index_requests import (
@@ -194,6 +199,8 @@ def remove(
         raise invalid_payload(
             "The primary key cannot be deleted", collection=collection, field=name
         )
+    if field.parts:
+        raise of_foreign_key(field)
     # An alias has nothing to drop.
     if field.column:
         require_table(owner, "columns")
