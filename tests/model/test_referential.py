@@ -22,8 +22,13 @@ DELETIONS_FOR_EACH = 6
 TABLES = 5
 KEYS = range(1, 8)
 
-KINDS = ("plain", "plain", "partitioned", "heir", "keyless")
+KINDS = ("plain", "plain", "partitioned", "heir", "keyless", "paired")
 ACTIONS = ("CASCADE", "CASCADE", "SET NULL", "SET NULL", "SET DEFAULT", "NO ACTION")
+
+UNIQUE = {
+    "keyless": "UNIQUE (id), UNIQUE (id, twin)",
+    "paired": "PRIMARY KEY (id, twin), UNIQUE (id)",
+}
 
 Rows = dict[tuple[str, str], Json]
 """Rows by the tables in which they lie, and their ids."""
@@ -63,7 +68,7 @@ def make_graph(random: Random, prefix: str) -> TableGraph:
     for number in range(TABLES):
         name = f"{prefix}_{number}"
         plain = [other for other, kind in kinds.items() if kind == "plain"]
-        kinds[name] = random.choice(KINDS if plain else KINDS[:3])
+        kinds[name] = random.choice(KINDS if plain else ("plain", "partitioned"))
         if kinds[name] == "heir":
             parents[name] = random.choice(plain)
     for table in kinds:
@@ -78,8 +83,8 @@ def make_graph(random: Random, prefix: str) -> TableGraph:
 
 
 def definition(graph: TableGraph) -> str:
-    """Return the SQL of all tables; ids are unique everywhere, and those of
-    keyless tables are no primary keys.
+    """Return the SQL of all tables; ids are unique everywhere. Those of keyless tables are no
+    primary keys, and those of paired ones a part of theirs.
     """
     columns = (
         "id integer NOT NULL, twin integer NOT NULL DEFAULT 0, "
@@ -93,9 +98,9 @@ def definition(graph: TableGraph) -> str:
                 f"CREATE TABLE {name} (own text, PRIMARY KEY (id), UNIQUE (id, twin)) {inherits}"
             )
         else:
-            unique = "id, twin), UNIQUE (id" if kind == "keyless" else "id), UNIQUE (id, twin"
+            unique = UNIQUE.get(kind, "PRIMARY KEY (id), UNIQUE (id, twin)")
             parts = "PARTITION BY HASH (id)" if kind == "partitioned" else ""
-            statements.append(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({unique})) {parts}")
+            statements.append(f"CREATE TABLE {name} ({columns}, {unique}) {parts}")
         if kind == "partitioned":
             shape = (
                 "CREATE TABLE {0}_{1} PARTITION OF {0} FOR VALUES WITH (MODULUS 2, REMAINDER {1})"
@@ -186,7 +191,8 @@ def test_the_history_of_a_deletion_is_what_has_happened(stage: Stage, number: in
         before = all_rows(stage, graph)
         expected = all_rows(stage, graph, without=(root, sent))
         since = stage.value("SELECT max(id) FROM system_activity")
-        status = stage.admin.delete(f"/items/{root}", sent).status
+        keys = [[key, 0] for key in sent] if graph.kinds[root] == "paired" else sent
+        status = stage.admin.delete(f"/items/{root}", keys).status
         after = all_rows(stage, graph)
         activities = history(stage, since)
         assert before is not None
@@ -242,7 +248,7 @@ def compare(
             assert [activity["data"] for activity in own] == [
                 with_names_of(before[spot], own[0]["data"])
             ], repeated
-            is_root = items[spot][0] == root[0] and items[spot][1] in root[1]
+            is_root = items[spot][0] == root[0] and spot[1] in root[1]
             assert (own[0]["parent"] is None) == is_root, repeated
         elif own:
             assert own[-1]["data"] == after[spot], repeated
@@ -264,7 +270,8 @@ def item_of(
     under the table in which it lies.
     """
     table, key = spot
-    return (root[0] if table in graph.lies_in(root[0]) and key in root[1] else table), key
+    item = f"{key},0" if graph.kinds[table] == "paired" else key
+    return (root[0] if table in graph.lies_in(root[0]) and key in root[1] else table), item
 
 
 def with_names_of(row: Json, data: Json) -> Json:

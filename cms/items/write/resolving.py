@@ -43,7 +43,7 @@ from cms.items.write.transaction.rows import (
     lock_list,
     lock_view,
 )
-from cms.query.language.ast import AtField, OperatorTest, Pick, Query, Slot
+from cms.query.language.ast import And, AtField, OperatorTest, Pick, Query, Slot
 from cms.query.sql.arguments import key_cast
 from cms.schema.auto_fields import takes_null
 from cms.schema.keys import sent_key
@@ -408,7 +408,12 @@ class Resolver:
         """Return stored values by their primary keys, without those of rows that are hidden."""
         if not keys:
             return {}
-        query = Query(key_test=OperatorTest("_in", (Slot(0),)))
+        # Beside the keys, their columns are read: in rows that hide one there is nothing to name.
+        visible = [
+            AtField(FieldName(name), OperatorTest("_nnull")) for name in collection.key_names
+        ]
+        is_named = OperatorTest("_in", (Slot(0),))
+        query = Query(key_test=is_named, filter=And(tuple(visible)))
         return self._read(collection, query, keys, fields)
 
     def _read(
