@@ -148,7 +148,8 @@ def key_columns_of(draw: st.DrawFn, name: str, kinds: Sequence[Kind]) -> Column:
     if draw(st.integers(0, 9)) == 0:
         return draw(st.sampled_from(counting_columns(name)))
     values = draw(values_of(kind, 3, MAX_ROWS))
-    definition, trigger = kind.type, ""
+    definition = kind.type
+    trigger = ""
     if kind.has_constants and draw(st.integers(0, 4)) == 0:
         definition += f" DEFAULT {quoted_literal(values[0])}"
     if kind.changes and draw(st.integers(0, 4)) == 0:
@@ -160,7 +161,9 @@ def key_columns_of(draw: st.DrawFn, name: str, kinds: Sequence[Kind]) -> Column:
 def plain_columns_of(draw: st.DrawFn, name: str, kinds: Sequence[Kind]) -> Column:
     kind = draw(st.sampled_from(kinds))
     values = draw(values_of(kind, 1, 3))
-    definition, trigger, is_nullable = kind.type, "", True
+    definition = kind.type
+    trigger = ""
+    is_nullable = True
     roles = ["", "trigger"] + ["default", "filled", "check"] * kind.has_constants
     match draw(st.sampled_from(roles)):
         case "default":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -43,7 +42,7 @@ from tests.things import Stage
 pytestmark = pytest.mark.slow
 
 GROUPS = 12
-TABLES_OF_GROUP = 10
+TABLES_OF_GROUP = 8
 QUICK_GROUPS = 3
 
 tables_of_group = settings(cases_for_each, max_examples=example_count(TABLES_OF_GROUP))
@@ -220,7 +219,8 @@ class TableInUse:
         That is what they do at any update, of the same values too.
         """
         numbers = ", ".join(str(item[NUMBER]) for item in items) or "NULL"
-        before = self.stored(), self.revision_count()
+        before = self.stored()
+        revision_count = self.revision_count()
         expected = self.after(
             f"UPDATE {self.name} SET {NUMBER} = {NUMBER} WHERE {NUMBER} IN ({numbers})"
         )
@@ -230,12 +230,14 @@ class TableInUse:
             return
         assert answer.status == 200, answer
         assert self.comparable(self.stored()) == self.comparable(expected)
-        if self.stored() == before[0]:
-            assert self.revision_count() == before[1]
+        if self.stored() == before:
+            assert self.revision_count() == revision_count
 
     def check_filters(self, data: st.DataObject) -> None:
         items = self.items()
-        for column in self.table.columns if items else ():
+        if not items:
+            return
+        for column in self.table.columns:
             item = data.draw(st.sampled_from(items))
             if item[column.name] is None:
                 assert item[NUMBER] in self.matching(column, "_null", True)
@@ -243,7 +245,8 @@ class TableInUse:
                 self.check_filters_of(column, item)
 
     def check_filters_of(self, column: Column, item: Item) -> None:
-        form, number = item[column.name], item[NUMBER]
+        form = item[column.name]
+        number = item[NUMBER]
         comparison = column.kind.comparison
         for operator, operand, sql in OPERATORS[comparison]:
             expected = self.numbers_where(column, number, sql)
@@ -378,9 +381,6 @@ OPERATORS: Mapping[Comparison, Sequence[tuple[str, str, str]]] = {
 PARTIAL = ["_contains", "_icontains", "_starts_with", "_istarts_with", "_ends_with", "_iends_with"]
 
 
-NEGATIVE_ZERO = re.compile(r"(?<![\w.])-0(?![\w.])")
-
-
 def comparable(column: Column, text: str | None) -> object:
     """Return the text of a stored value so that equal values are equal."""
     if text is None:
@@ -388,7 +388,7 @@ def comparable(column: Column, text: str | None) -> object:
     if column.kind.is_json:
         return json.loads(text, parse_float=Decimal)
     # Clients do not tell a negative zero from another one.
-    return NEGATIVE_ZERO.sub("0", text)
+    return "0" if text == "-0" else text
 
 
 def as_text(value: object) -> str:
