@@ -105,6 +105,7 @@ TEXTS: list[tuple[str, list[Any]]] = [
     ("name", ["a name"]),
     ('"char"', ["x"]),
     ("pg_lsn", ["16/B374D848"]),
+    ("regclass", ["pg_class", "-"]),
     ("short", ["abcde", ""]),
     ("character varying", ["a", ""]),
 ]
@@ -443,6 +444,28 @@ def test_a_table_named_like_the_services_own_is_reported(
     ]
     stage.execute("DROP TABLE system_shop")
     assert "reserved_tables" not in stage.admin.get("/server/info").data
+
+
+def test_defaults_are_told_in_the_form_of_answers(stage: Stage) -> None:
+    values = {
+        "numeric": "NaN",
+        "double precision": "-Infinity",
+        "date": "-000043-03-15",
+        "time": "13:45:00.500",
+        "time(0)": "24:00:00",
+        "timestamp": "2024-01-02T03:04:05.828033",
+        "timestamp(0)": "infinity",
+        "timestamptz": "+012024-02-29T00:00:00.000Z",
+        "timestamptz(0)": "-infinity",
+    }
+    things = existing_table(
+        stage, ", ".join(["id serial PRIMARY KEY", *(f'"{kind}" {kind}' for kind in values)])
+    )
+    for kind, value in values.items():
+        default = {"schema": {"default_value": value}}
+        path = f"/fields/{things.name}/{quote(kind)}"
+        assert things.api.patch(path, default).data["schema"]["default_value"] == value, kind
+    assert things.add({}) == [{"id": 1, **values}]
 
 
 def test_defaults_of_lists_and_of_the_databases_own_types(stage: Stage) -> None:

@@ -46,6 +46,9 @@ KEYS = {
     "citext": Key("citext", "Ann", ("aNN",)),
     "enum": Key("size_of_hat", "large"),
     "money": Key("money", "$1,000.50", (1000.5,)),
+    "no number": Key("numeric", "NaN"),
+    "endless": Key("timestamptz", "-infinity"),
+    "far date": Key("timestamp", "-000043-03-15T12:00:00.500"),
     "bigInteger": Key("bigint", -(2**63), (str(-(2**63)),)),
 }
 

@@ -58,6 +58,28 @@ def test_a_type_of_postgresql_has_its_own_order(stage: Stage, kind: str) -> None
     assert page["data"] == [{"v": values[0]}]
 
 
+def test_a_domain_has_the_order_of_its_type(stage: Stage) -> None:
+    stage.execute(
+        "CREATE TYPE size_of_shoe AS ENUM ('small', 'large'); CREATE DOMAIN size AS size_of_shoe;"
+        "CREATE DOMAIN days AS daterange;"
+        "CREATE TABLE shoes (id serial PRIMARY KEY, size size, sold days);"
+        "INSERT INTO shoes (size, sold) VALUES ('large', '[2024-02-01,2024-03-01)'),"
+        " ('small', '[2024-01-01,2024-02-01)')"
+    )
+    shoes = Table(stage.admin, "shoes")
+    for name, first, second in (
+        ("size", "small", "large"),
+        ("sold", "[2024-01-01,2024-02-01)", "[2024-02-01,2024-03-01)"),
+    ):
+        assert shoes.column(name, f"sort={name}") == [first, second]
+        assert shoes.column("id", f"filter[{name}][_eq]={first}") == [2]
+        by_list = json.dumps({name: {"_in": [second]}})
+        assert shoes.get(filter=by_list, fields="id").data == [{"id": 1}]
+        assert shoes.column("id", f"filter[{name}][_gt]={first}") == [1]
+        extremes = {"min": {name: first}, "max": {name: second}}
+        assert shoes.read(f"aggregate[min]={name}&aggregate[max]={name}").data == [extremes]
+
+
 def test_money_is_compared_with_a_number_and_refuses_what_is_none(stage: Stage) -> None:
     stage.execute("CREATE TABLE bills (id serial PRIMARY KEY, v money, w point)")
     stage.execute("INSERT INTO bills (v, w) VALUES (9, '(1,1)'), (100, '(2,2)')")

@@ -88,9 +88,13 @@ def expression(value: Value, level: int) -> Fragment:
 
 def compared(value: Value, level: int, trait: Trait | None) -> Fragment:
     """Print a value for comparisons, in which some types are not what answers show."""
-    if value.own_cast(trait):
-        return masked(stored_column(value.field, level), value.when, level)
-    return expression(value, level)
+    if not value.own_cast(trait):
+        return expression(value, level)
+    column = stored_column(value.field, level)
+    # Domains over enums and ranges have no operators.
+    if value.field.column and value.field.column.is_domain:
+        column = fill("{0}::{1}", column, text(value.field.column.cast))
+    return masked(column, value.when, level)
 
 
 def visible_column(value: Value, level: int) -> Fragment:

@@ -33,6 +33,7 @@ from cms.schema.types.texts import (
     INET,
     OPAQUE,
     ORDERED,
+    REGCLASS,
     STRING,
     TEXT,
     UNKNOWN,
@@ -94,6 +95,7 @@ VARIANTS = (
     BITS,
     INET,
     OPAQUE,
+    REGCLASS,
     ENUM,
 )
 """Types that have the name of another one for clients, and differ in their columns only."""

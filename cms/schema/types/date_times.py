@@ -222,10 +222,49 @@ def _with_era(moment: CalendarMoment, text: str) -> str:
     return f"{-year:04}{text[4:]} BC"
 
 
-def _shown_default(literal: str) -> object:
-    moment = datetime.fromisoformat(literal).astimezone(UTC)
-    timespec = "microseconds" if moment.microsecond % 1000 else "milliseconds"
-    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
+# What PostgreSQL writes, as answers show it
+
+
+def _answered_date(literal: str) -> object:
+    day = _date(literal)
+    return _endless_text(day) or _with_iso_year(day, day.shifted.date().isoformat())
+
+
+def _answered_time(literal: str) -> object:
+    read = _time(literal)
+    if read.hour == 24:
+        return parse_time(literal)
+    moment = time(*read)
+    return moment.isoformat(timespec=_timespec(moment.microsecond, whole="seconds"))
+
+
+def _answered_datetime(literal: str) -> object:
+    moment = _datetime(literal)
+    timespec = _timespec(moment.shifted.microsecond, whole="seconds")
+    return _endless_text(moment) or _with_iso_year(
+        moment, moment.shifted.isoformat(timespec=timespec)
+    )
+
+
+def _answered_timestamp(literal: str) -> object:
+    moment = _timestamp(literal)
+    timespec = _timespec(moment.shifted.microsecond, whole="milliseconds")
+    text = moment.shifted.isoformat(timespec=timespec) + "Z"
+    return _endless_text(moment) or _with_iso_year(moment, text)
+
+
+def _timespec(microsecond: int, *, whole: str) -> str:
+    """Return the name of the digits behind a second; `whole` is that of whole seconds."""
+    if microsecond == 0:
+        return whole
+    return "microseconds" if microsecond % 1000 else "milliseconds"
+
+
+def _with_iso_year(moment: CalendarMoment, text: str) -> str:
+    """Return the text of a moment, made of `shifted`, as ISO 8601 has it."""
+    if not moment.cycle:
+        return text
+    return f"{moment.shifted.year + _CYCLE * int(moment.cycle):+07}{text[4:]}"
 
 
 def _part(name: str) -> Callable[[CalendarMoment], int | None]:
@@ -271,6 +310,7 @@ DATE = FieldType(
     traits=_MOMENT_TRAITS,
     parse=parse_date,
     comparable=_date,
+    read_default=_answered_date,
     functions=_DATE_FUNCTIONS,
     cast="date",
     json_sql="system_date_text({0})",
@@ -285,6 +325,7 @@ TIME = FieldType(
     traits=_MOMENT_TRAITS,
     parse=parse_time,
     comparable=_time,
+    read_default=_answered_time,
     functions=_time_functions("{0}", attrgetter),
     cast="time",
     json_sql="system_time_text({0})",
@@ -299,7 +340,7 @@ DATETIME = FieldType(
     traits=_MOMENT_TRAITS,
     parse=parse_datetime,
     comparable=_datetime,
-    read_default=parse_datetime,
+    read_default=_answered_datetime,
     functions={**_DATE_FUNCTIONS, **_time_functions("{0}", _part)},
     cast="timestamp",
     json_sql="system_datetime_text({0})",
@@ -314,7 +355,7 @@ TIMESTAMP = replace(
     name="timestamp",
     parse=parse_timestamp,
     comparable=_timestamp,
-    read_default=_shown_default,
+    read_default=_answered_timestamp,
     functions={**_date_functions(_IN_UTC), **_time_functions(_IN_UTC, _part)},
     cast="timestamptz",
     json_sql="system_timestamp_text({0})",

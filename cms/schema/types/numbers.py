@@ -110,6 +110,11 @@ def _number(value: object, reason: str) -> Decimal:
     return number
 
 
+def _as_answered(literal: str) -> object:
+    """Return a stored number as answers show it: JSON has no NaN and no infinity."""
+    return literal if literal in _NOT_FINITE else jsontext.loads_stored(literal)
+
+
 def parse_boolean(value: object) -> str:
     if isinstance(value, str | int):
         # True of Python becomes "true", and the number 1 is "1".
@@ -285,7 +290,7 @@ FLOAT = FieldType(
     traits=_NUMBER_TRAITS,
     parse=parse_float,
     comparable=_comparable(parse_float, float),
-    read_default=jsontext.loads_stored,
+    read_default=_as_answered,
     cell=Cell.NUMBER,
     search=Search.EQUAL,
     cast="double precision",

@@ -265,6 +265,13 @@ INET = replace(
 )
 # Their arrays are text for clients: the elements hold lists, or are written in another way.
 OPAQUE = replace(UNKNOWN, base_types=("box", "geography"), has_list_elements=False)
+# A cast from text takes the names of tables only, and not the `-` that stands for no table.
+REGCLASS = replace(
+    UNKNOWN,
+    write_sql="regclassin(textout({0}))::{1}",
+    text_sql="regclassin(textout({0}))::{1}",
+    base_types=("regclass",),
+)
 # Clients see a string, and write one of the choices of the column.
 ENUM = replace(
     STRING,
