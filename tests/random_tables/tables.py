@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 
 from tests.random_tables.kinds import Comparison, Kind, quoted_literal, whole_numbers
 
-MAX_KEY_COLUMNS = 1
-KEYS_CAN_CHANGE = False
-"""Whether the values of key columns of stored rows are changed too."""
-
+MAX_KEY_COLUMNS = 3
 MAX_OTHER_COLUMNS = 4
 MAX_ROWS = 4
 

@@ -27,6 +27,17 @@ def key_columns(key: Field, row: str = "") -> list[Fragment]:
     return [text(f"{label}{quoted(part.name)}") for part in key.key_fields]
 
 
+def _compared_columns(key: Field, row: str) -> list[Fragment]:
+    """Print the columns of a key as they are compared with values of other types."""
+    columns = []
+    for part, column in zip(key.key_fields, key_columns(key, row), strict=True):
+        # Domains over enums and ranges have no operators.
+        if part.column and part.column.is_domain and part.type.own_comparisons:
+            column = fill("{0}::{1}", column, text(part.column.cast))
+        columns.append(column)
+    return columns
+
+
 def key_order(key: Field, row: str = "") -> Fragment:
     """Print the columns of a key, as rows are locked and sorted by them."""
     return commas(key_columns(key, row))
@@ -47,7 +58,7 @@ def key_text(key: Field, row: str = "") -> Fragment:
 
 def key_equals(key: Field, row: str, value: Fragment) -> Fragment:
     """Print that a key is a value, which is of the type that `key_cast` names."""
-    columns = key_columns(key, row)
+    columns = _compared_columns(key, row)
     if not key.parts:
         return concat(columns[0], " = ", value)
     pairs = zip(columns, _values(key, value), strict=True)
@@ -58,13 +69,13 @@ def key_equals(key: Field, row: str, value: Fragment) -> Fragment:
 def key_is_any(key: Field, row: str, values: Fragment) -> Fragment:
     """Print that a key is one of an array of values."""
     if not key.parts:
-        return fill("{0} = ANY ({1})", *key_columns(key, row), values)
+        return fill("{0} = ANY ({1})", *_compared_columns(key, row), values)
     return key_is_in(key, row, fill("SELECT {0} FROM unnest({1}) AS k (key)", _row(key), values))
 
 
 def key_is_in(key: Field, row: str, query: Fragment) -> Fragment:
     """Print that a key is one of those whose columns a query selects."""
-    columns = key_order(key, row)
+    columns = commas(_compared_columns(key, row))
     if not key.parts:
         return fill("{0} = ANY (ARRAY({1}))", columns, query)
     return fill("({0}) IN ({1})", columns, query)
@@ -81,7 +92,7 @@ def _values(key: Field, value: Fragment) -> list[Fragment]:
         shape = f"split_part({{0}}, ',', {number})"
         if part.type.name not in _TYPES_WITHOUT_COMMA:
             shape = _PLAIN.format(shape)
-        values.append(fill(f"{shape}::{key_cast(part)}", value))
+        values.append(fill(part.type.text_sql.format(shape, key_cast(part)), value))
     return values
 
 
