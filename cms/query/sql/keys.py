@@ -27,8 +27,8 @@ def key_columns(key: Field, row: str = "") -> list[Fragment]:
     return [text(f"{label}{quoted(part.name)}") for part in key.key_fields]
 
 
-def _compared_columns(key: Field, row: str) -> list[Fragment]:
-    """Print the columns of a key as they are compared with values of other types."""
+def compared_columns(key: Field, row: str) -> list[Fragment]:
+    """Print the columns of a key as they are compared."""
     columns = []
     for part, column in zip(key.key_fields, key_columns(key, row), strict=True):
         # Domains over enums and ranges have no operators.
@@ -58,7 +58,7 @@ def key_text(key: Field, row: str = "") -> Fragment:
 
 def key_equals(key: Field, row: str, value: Fragment) -> Fragment:
     """Print that a key is a value, which is of the type that `key_cast` names."""
-    columns = _compared_columns(key, row)
+    columns = compared_columns(key, row)
     if not key.parts:
         return concat(columns[0], " = ", value)
     pairs = zip(columns, _values(key, value), strict=True)
@@ -69,13 +69,13 @@ def key_equals(key: Field, row: str, value: Fragment) -> Fragment:
 def key_is_any(key: Field, row: str, values: Fragment) -> Fragment:
     """Print that a key is one of an array of values."""
     if not key.parts:
-        return fill("{0} = ANY ({1})", *_compared_columns(key, row), values)
+        return fill("{0} = ANY ({1})", *compared_columns(key, row), values)
     return key_is_in(key, row, fill("SELECT {0} FROM unnest({1}) AS k (key)", _row(key), values))
 
 
 def key_is_in(key: Field, row: str, query: Fragment) -> Fragment:
     """Print that a key is one of those whose columns a query selects."""
-    columns = commas(_compared_columns(key, row))
+    columns = commas(compared_columns(key, row))
     if not key.parts:
         return fill("{0} = ANY (ARRAY({1}))", columns, query)
     return fill("({0}) IN ({1})", columns, query)
@@ -102,7 +102,7 @@ def _values(key: Field, value: Fragment) -> list[Fragment]:
 def key_outputs(key: Field, row: str = "") -> Fragment:
     """Print the columns of a key under the names by which `is_kept_key` finds them."""
     names = _kept_names(key)
-    columns = key_columns(key, row)
+    columns = compared_columns(key, row)
     return commas(
         concat(column, f" AS {label}") for column, label in zip(columns, names, strict=True)
     )
@@ -111,7 +111,7 @@ def key_outputs(key: Field, row: str = "") -> Fragment:
 def is_kept_key(key: Field, row: str, kept: str) -> Fragment:
     """Print that a row has the key that another one keeps in the columns of `key_outputs`."""
     names = _kept_names(key)
-    columns = key_columns(key, row)
+    columns = compared_columns(key, row)
     pairs = zip(columns, names, strict=True)
     return join(" AND ", (concat(column, f" = {kept}.{label}") for column, label in pairs))
 

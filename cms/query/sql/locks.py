@@ -10,6 +10,7 @@ from cms.query.sql.arguments import ArgumentSlots, array, key_cast
 from cms.query.sql.columns import rows_of
 from cms.query.sql.expressions import predicate
 from cms.query.sql.keys import (
+    compared_columns,
     key_equals,
     key_is_any,
     key_is_in,
@@ -62,10 +63,10 @@ def lock_list(collection: Collection, far: Field, arguments: ArgumentSlots) -> F
     key = collection.key
     both = fill(
         "SELECT {0} FROM {1} AS k WHERE {2} UNION ALL SELECT {3} FROM {1} AS l WHERE {4}",
-        key_order(key, "k"),
+        commas(compared_columns(key, "k")),
         name(collection.name),
         key_is_any(key, "k", _keys(collection, arguments)),
-        key_order(key, "l"),
+        commas(compared_columns(key, "l")),
         key_is_any(far, "l", arguments.column(1, key_cast(far))),
     )
     return fill(
