@@ -253,6 +253,7 @@ READ_ONLY_KEYS = frozenset(
         "index_build",
         "unique_build",
         "foreign_key_check",
+        "columns",
         "name",
         "table",
         "column",

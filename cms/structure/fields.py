@@ -179,6 +179,11 @@ def delete(
     transaction: Transaction, context: RequestContext, *, collection: str, name: str
 ) -> None:
     """Do `delete_field` within a change of structure."""
+    owner = require_alterable(context.snapshot.catalogue, collection)
+    if parts := require_field(owner, name).parts:
+        columns = ", ".join(part.name for part in parts)
+        reason = f"It is the foreign key of {columns}, and goes with one of these"
+        raise invalid_payload(reason, collection=collection, field=name)
     remove(transaction, context, collection=collection, name=name)
     prune_duplication_fields(transaction)
 
