@@ -267,9 +267,9 @@ def _ensure_list_field(
     name = str(one_field)
     present = target.fields.get(name)
     other = catalogue.by_one.get((target.name, name))
-    if present and present.column:
+    if present and present.has_value:
         raise invalid_payload(
-            f'"{target.name}.{name}" is a column and lists nothing', field="meta.one_field"
+            f'"{target.name}.{name}" holds a value and lists nothing', field="meta.one_field"
         )
     many_side = ManySide(definition.collection, definition.field)
     # A change of the relation meets its own list field here.

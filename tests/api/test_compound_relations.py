@@ -7,11 +7,23 @@ from typing import Any
 import pytest
 
 from tests.client import Client
+from tests.file_imports import TYPES
 from tests.members import may, member
 from tests.shop import KEY, fill_shop, history, lines, make_shop
 from tests.things import Stage
 
 Json = dict[str, Any]
+
+TENANTS = """
+CREATE TABLE authors (tenant integer, id integer, name text, PRIMARY KEY (tenant, id));
+CREATE TABLE books (
+    tenant integer, id integer, author integer, editor integer, PRIMARY KEY (tenant, id),
+    FOREIGN KEY (tenant, author) REFERENCES authors ON DELETE SET NULL (author),
+    FOREIGN KEY (tenant, editor) REFERENCES authors ON DELETE SET NULL (editor)
+);
+INSERT INTO authors VALUES (1, 1, 'Ann'), (1, 2, 'Bob'), (2, 1, 'Cleo');
+INSERT INTO books VALUES (1, 1, 1, 2), (1, 2, NULL, NULL);
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -113,6 +125,67 @@ def test_lists_of_such_relations_are_written(api: Client) -> None:
     }
 
 
+def test_what_was_read_of_such_a_relation_can_be_sent_back(stage: Stage) -> None:
+    api = stage.admin
+    # Of the second row only one of both columns is null.
+    before = api.get("/items/shipments").data
+    assert before[1]["item_line"] == 2
+    assert api.patch("/items/shipments", before).data == before
+    assert api.patch("/items/shipments/2", {"order_items": None}).data["item_line"] is None
+    copy = {name: value for name, value in before[0].items() if name != "id"}
+    assert api.post("/items/shipments", copy).data["order_items"] == [17, 2]
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "jsonl"])
+def test_files_hold_such_relations(api: Client, format: str) -> None:
+    before = api.get("/items/shipments").data
+    exported = api.get(f"/items/shipments?fields=id,order_items&export={format}").content
+    assert api.patch("/items/shipments/1", {"order_items": [18, 1]}).status == 200
+    headers = {"Content-Type": TYPES[format]}
+    imported = api.send("POST", "/utils/import/shipments", raw=exported, **headers)
+    assert imported.data["updated"] == 2, imported
+    assert api.get("/items/shipments").data[0] == before[0]
+
+
+def test_such_a_relation_may_be_required(api: Client) -> None:
+    path = "/fields/shipments/order_items"
+    assert api.patch(path, {"meta": {"required": True}}).status == 200
+    for call in (
+        api.post("/items/shipments", {"note": "without"}),
+        api.post("/items/shipments", {"item_order": 17}),
+        api.patch("/items/shipments/1", {"order_items": None}),
+        api.patch("/items/shipments/1", {"item_line": None}),
+        api.patch("/items/order_items/17,2", {"shipments": []}),
+    ):
+        assert call.codes in (["FAILED_VALIDATION"], ["INVALID_PAYLOAD"]), call
+    assert api.post("/items/shipments", {"order_items": [17, 1]}).status == 200
+    assert api.patch("/items/shipments/1", {"note": "with"}).status == 200
+    assert api.patch(path, {"meta": {"required": False}}).status == 200
+
+
+def test_a_column_that_a_key_and_a_foreign_key_share_keeps_its_value(stage: Stage) -> None:
+    """As databases of several tenants have them: every key begins with the tenant."""
+    stage.execute(TENANTS)
+    api = stage.admin
+    for field, name in (("authors", "written"), ("authors_2", "edited")):
+        body = {"meta": {"one_field": name}}
+        assert api.patch(f"/relations/books/{field}", body).status == 200
+    assert api.patch("/items/books/1,1", {"authors_2": None}).data["authors_2"] is None
+    assert api.patch("/items/authors/1,1", {"written": [[1, 2]]}).data["written"] == [[1, 2]]
+    books = api.get("/items/books?fields=id,authors,authors_2").data
+    assert [tuple(book.values()) for book in books] == [(1, None, None), (2, [1, 1], None)]
+    both = api.post("/items/books", {"id": 3, "authors": [1, 2], "authors_2": [1, 1]}).data
+    assert (both["tenant"], both["author"], both["editor"]) == (1, 2, 1)
+    alone = api.post("/items/books", {"tenant": 1, "id": 5, "authors": None}).data
+    assert (alone["tenant"], alone["author"]) == (1, None)
+    # The book lies with one tenant.
+    mixed = {"id": 4, "authors": [1, 2], "authors_2": [2, 1]}
+    assert api.post("/items/books", mixed).codes == ["INVALID_FOREIGN_KEY"]
+    assert api.delete("/items/authors/1,2").status == 204
+    assert api.get("/items/books/1,3?fields=author,editor").data == {"author": None, "editor": 1}
+    assert history(api, "books")[-1] == ("update", "1,3")
+
+
 def test_deleting_the_target_leaves_its_mark_in_the_history(api: Client) -> None:
     assert api.delete("/items/orders/17").status in (204, 400)
     api.delete("/items/orders_tags", [[17, "new"], [17, "sale"]])
@@ -152,6 +225,19 @@ def test_a_permission_on_such_a_field_gives_its_columns(stage: Stage) -> None:
     hidden = member(stage, may("shipments", "id", "item_order", "item_line"))
     assert hidden.get("/items/shipments?fields=order_items").status == 403
     assert hidden.get("/items/shipments?filter[order_items][_null]=true").status == 403
+
+
+def test_a_preset_sets_all_columns(stage: Stage) -> None:
+    ann = member(
+        stage,
+        may("shipments"),
+        may("shipments", "note", action="create", presets={"order_items": [17, 10]}),
+    )
+    created = ann.post("/items/shipments", {"note": "preset"}).data
+    assert (created["item_order"], created["item_line"]) == (17, 10)
+    role = {"role": None, "collection": "shipments", "action": "create"}
+    refused = stage.admin.post("/permissions", {**role, "presets": {"order_items": [17]}})
+    assert refused.status in (400, 422), refused
 
 
 def test_rules_compare_with_such_keys(stage: Stage) -> None:

@@ -188,8 +188,8 @@ class ResolvedToMany:
 
 def deletes_dropped(link: Link, elements: Collection) -> bool:
     """Tell whether rows that leave the list of a relation are deleted, and not only unlinked."""
-    # A row whose key holds the column to its owner is none without it.
-    holds_owner = any(part.name in elements.key_names for part in link.far.key_fields)
+    # A row whose key holds the columns to its owner is none without it.
+    holds_owner = all(part.name in elements.key_names for part in link.far.key_fields)
     return holds_owner or link.relation.one_deselect_action == "delete"
 
 
