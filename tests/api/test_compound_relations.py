@@ -79,6 +79,22 @@ def test_such_relations_are_filtered_by(api: Client, filter: Json, notes: list[s
     assert api.search("/items/order_items", counted).data == [{"line": 2}]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "filter[order_items][_eq]=17,2",
+        "filter[order_items][_eq]=17&filter[order_items][_eq]=2",
+        "filter[order_items][_eq][]=17&filter[order_items][_eq][]=2",
+        "filter[order_items][_in][]=17,2&filter[order_items][_in][]=18,1",
+    ],
+)
+def test_a_query_string_names_a_key_as_text_or_array(api: Client, query: str) -> None:
+    for line in (2, 3):
+        changed = query.replace("2", str(line))
+        listed = api.get(f"/items/shipments?{changed}&fields=note").data
+        assert listed == [{"note": "sent"}] * (line == 2), changed
+
+
 @pytest.mark.parametrize("operand", [[17], [17, 2, 3], [], [[17, 2]], [17, None], ["$NOW", 1], 17])
 def test_filters_by_what_is_no_key_are_refused(api: Client, operand: object) -> None:
     for filter in ({"_eq": operand}, {"_in": [operand]}):
