@@ -397,6 +397,57 @@ def test_operations_of_flows_name_items_by_arrays(stage: Stage) -> None:
     assert api.delete(f"/flows/{flow}").status == 204
 
 
+def test_events_and_calls_of_flows_name_items_by_arrays(stage: Stage) -> None:
+    api = stage.admin
+    scope = ["items.create", "items.update", "items.delete"]
+    options = {"type": "action", "scope": scope, "collections": ["order_items"]}
+    settings = {"name": "f", "status": "active", "trigger": "event"}
+    flow = api.post("/flows", {**settings, "options": options}).data["id"]
+    api.post("/items/order_items", {"order_id": 19, "line": 1})
+    api.patch("/items/order_items", {"query": {"filter": {"order_id": 17}}, "data": {"amount": 5}})
+    api.patch("/items/order_items/19,1", {"line": 2})
+    api.delete("/items/order_items", ["19,2"])
+    runs = f"SELECT json_agg(input) FROM system_flow_runs WHERE flow = '{flow}'"
+    events = stage.value(runs)
+    keys = [(event["event"], event.get("keys") or event["key"]) for event in events]
+    # A change of a key is told under the new one.
+    assert sorted(keys) == [
+        ("items.create", [19, 1]),
+        ("items.delete", [[19, 2]]),
+        ("items.update", [[17, 1], [17, 2], [17, 10]]),
+        ("items.update", [[19, 2]]),
+    ]
+    assert api.delete(f"/flows/{flow}").status == 204
+
+    manual = {**settings, "trigger": "manual", "options": {"collections": ["order_items"]}}
+    flow = api.post("/flows", manual).data["id"]
+    for keys, status in (([[17, 1], "17,2"], 200), ([[17, 3]], 404), ([17], 404)):
+        body = {"collection": "order_items", "keys": keys}
+        assert api.post(f"/flows/trigger/{flow}", body).status == status, keys
+    assert api.delete(f"/flows/{flow}").status == 204
+
+
+def test_a_filter_flow_leaves_the_key_of_a_named_item_alone(stage: Stage) -> None:
+    api = stage.admin
+    options = {"type": "filter", "scope": ["items.update"], "collections": ["order_items"]}
+    flow = {"name": "f", "status": "active", "trigger": "event", "options": options}
+    flow_id = api.post("/flows", flow).data["id"]
+    change = {"line": 7, "amount": "{{$trigger.payload.amount}}"}
+    operation = {"flow": flow_id, "key": "x", "type": "transform", "options": {"json": change},
+                 "position_x": 1, "position_y": 1}  # fmt: skip
+    operation_id = api.post("/operations", operation).data["id"]
+    assert api.patch(f"/flows/{flow_id}", {"operation": operation_id}).status == 200
+    item = {"line": 2, "amount": 4}
+    for refused in (
+        api.patch("/items/order_items", [{"order_id": 17, **item}]),
+        api.patch("/items/orders/17", {"items": {"update": [item]}}),
+    ):
+        assert refused.status == 400, refused
+    # Of an item of a path the flow changes the key as a caller may.
+    assert api.patch("/items/order_items/17,1", {"amount": 4}).data["line"] == 7
+    assert api.delete(f"/flows/{flow_id}").status == 204
+
+
 def test_reads_of_such_items_are_explained_and_found_by_index(api: Client) -> None:
     path = quote("/items/order_items/17,2", safe="")
     explained = api.get(f"/utils/explain?path={path}").data
