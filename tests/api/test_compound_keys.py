@@ -421,9 +421,10 @@ def test_events_and_calls_of_flows_name_items_by_arrays(stage: Stage) -> None:
 
     manual = {**settings, "trigger": "manual", "options": {"collections": ["order_items"]}}
     flow = api.post("/flows", manual).data["id"]
-    for keys, status in (([[17, 1], "17,2"], 200), ([[17, 3]], 404), ([17], 404)):
-        body = {"collection": "order_items", "keys": keys}
-        assert api.post(f"/flows/trigger/{flow}", body).status == status, keys
+    sent: list[tuple[object, int]] = [([[17, 1], "17,2"], 200), ([[17, 3]], 404), ([17], 404)]
+    for named, status in sent:
+        body = {"collection": "order_items", "keys": named}
+        assert api.post(f"/flows/trigger/{flow}", body).status == status, named
     assert api.delete(f"/flows/{flow}").status == 204
 
 

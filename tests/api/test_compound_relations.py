@@ -290,6 +290,15 @@ def test_a_permission_on_such_a_field_gives_its_columns(stage: Stage) -> None:
     assert ann.get("/items/shipments?fields=item_line").status == 403
     assert ann.patch("/items/shipments/1", {"order_items": [17, 1]}).data["order_items"] == [17, 1]
     assert ann.patch("/items/shipments/1", {"item_line": 2}).status == 403
+    # The names of the columns stay hidden.
+    readers = (may("shipments", "id", "order_items"), may("order_items"), may("system_collections"))
+    cleo = member(stage, *readers)
+    fields = {one["field"]: one for one in cleo.get("/fields/shipments").data}
+    assert (sorted(fields), fields["order_items"]["meta"]["columns"]) == (["id", "order_items"], [])
+    assert cleo.get("/fields/shipments/order_items").data == fields["order_items"]
+    grouped = cleo.get("/items/shipments?groupBy=order_items")
+    assert grouped.codes == ["INVALID_QUERY"]
+    assert "item_line" not in grouped.text
     hidden = member(stage, may("shipments", "id", "item_order", "item_line"))
     assert hidden.get("/items/shipments?fields=order_items").status == 403
     assert hidden.get("/items/shipments?filter[order_items][_null]=true").status == 403

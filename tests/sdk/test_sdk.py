@@ -62,12 +62,9 @@ CREATE TABLE sdk_lines (document text, line integer, title text, PRIMARY KEY (do
 
 
 @contextmanager
-def service(make_database: Callable[..., str]) -> Iterator[Service]:
-    dsn = make_database()
-    run_sql(dsn, TABLES)
-    with new_folder() as folder, serving(folder, DATABASE_URL=dsn, **SETTINGS) as running:
+def service(**environ: str) -> Iterator[Service]:
+    with new_folder() as folder, serving(folder, **SETTINGS, **environ) as running:
         yield running
-    drop_database(dsn)
 
 
 def node(folder: Path, *words: str) -> Any:
@@ -88,10 +85,13 @@ def node(folder: Path, *words: str) -> Any:
 def result(
     request: pytest.FixtureRequest, installed: Path, make_database: Callable[..., str]
 ) -> Run:
-    with service(make_database) as running:
+    dsn = make_database()
+    run_sql(dsn, TABLES)
+    with service(DATABASE_URL=dsn) as running:
         url = f"http://127.0.0.1:{running.port}"
         words = (request.param, url, EMAIL, PASSWORD, str(running.output))
         printed = node(installed, "calls.mjs", *words)
+    drop_database(dsn)
     return Run(
         outcomes=printed["outcomes"],
         sent=frozenset(printed["sent"]),
