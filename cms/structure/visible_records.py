@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from cms.access.visible_structure import known_catalogue
 from cms.errors import forbidden, not_found
-from cms.schema.model import Catalogue, Collection, Field, Relation
+from cms.schema.model import Catalogue, Collection, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
