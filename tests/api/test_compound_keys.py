@@ -173,6 +173,10 @@ def test_the_columns_of_a_key_are_changed_like_others(api: Client) -> None:
     assert [(item["order_id"], item["line"]) for item in changed] == [(19, 3), (19, 10), (19, 1)]
 
 
+def test_a_column_of_a_key_takes_no_null(api: Client) -> None:
+    assert api.patch(KEY, {"line": None}).codes == ["FAILED_VALIDATION"]
+
+
 def test_a_key_of_one_column_is_changed_too(api: Client) -> None:
     assert api.patch("/items/products/3", {"id": 4, "name": "jug"}).codes == ["INVALID_FOREIGN_KEY"]
     assert api.patch("/items/orders/19", {"id": 20}).data["id"] == 20

@@ -51,8 +51,9 @@ class StoredRows(NamedTuple):
             # The key of an owner is a change: the row may be in another list so far.
             if isinstance(value, PendingKey):
                 continue
-            # A key of null has been refused as one that is missing.
-            if self.named_by_key or value is None or value == stored.get(name):
+            # A key of one column may be sent as null, which leaves it to the database.
+            is_left_out = value is None and len(collection.key_names) == 1
+            if self.named_by_key or is_left_out or value == stored.get(name):
                 changes.pop(name, None)
         # Values that are already stored are not written, and take no permission.
         for name in self.unchanged.get(number, ()):
