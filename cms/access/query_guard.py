@@ -207,8 +207,8 @@ class QueryGuard:
         for name in query.groups:
             value = self.names.readable_value(name, view)
             if value.field.parts:
-                columns = ", ".join(part.name for part in value.field.parts)
-                reason = f'"{name.written}" has several columns: group by {columns}'
+                # Without their names, which may be hidden.
+                reason = f'"{name.written}" has several columns: group by each of these'
                 raise invalid_query(reason, parameter="groupBy")
             yield GuardedGroup(value.key or name.key, value)
 

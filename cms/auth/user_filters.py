@@ -23,7 +23,7 @@ from cms.items.write.calls import item_parser_of
 from cms.items.write.item_filters import ItemFilter
 from cms.items.write.transaction.event_runs import queue_event_runs
 from cms.items.write.transaction.executor import Executor
-from cms.schema.auto_fields import missing, takes_null
+from cms.schema.auto_fields import missing
 from cms.schema.model import Collection
 from cms.schema.system import USERS
 from cms.schema.types.field_type import Trait
@@ -219,7 +219,7 @@ def _stored_values(context: RequestContext, profile: Mapping[str, object]) -> di
     parsed = parser.read(profile)
     # The database must refuse nothing: it is asked for addresses without an account only.
     nulls = [users.fields[name] for name, value in parsed.values.items() if value is None]
-    problems = [*parsed.problems, *(missing(field) for field in nulls if not takes_null(field))]
+    problems = [*parsed.problems, *(missing(field) for field in nulls if not field.takes_null)]
     if problems:
         raise Refused(problems)
     return {name: _json_value(users, name, value) for name, value in parsed.values.items()}

@@ -49,6 +49,8 @@ class AutoFields:
     archive_defaults: RowValues
     required: tuple[Field, ...]
     """The fields that a new row must have, and that must not be null."""
+    required_references: tuple[Field, ...]
+    """Those of them that have several columns."""
     not_null: tuple[Field, ...]
     """The fields that a row may lack, but that must not be null."""
 
@@ -81,7 +83,7 @@ def auto_fields_of(collection: Collection, *, new: bool) -> AutoFields:
             # `user-updated` is of the kind `user`.
             kind = next(iter(markers.intersection(field.special))).partition("-")[0]
             automatic.append(AutoField(field, kind))
-        if not _is_required(field) and not takes_null(field):
+        if not _is_required(field) and not field.takes_null:
             not_null.append(field)
     return AutoFields(
         automatic=tuple(automatic),
@@ -93,6 +95,9 @@ def auto_fields_of(collection: Collection, *, new: bool) -> AutoFields:
         sequence_keys=_names(fields, _is_sequence_key),
         archive_defaults=archive_defaults(collection),
         required=tuple(field for field in fields if _is_required_of(collection, field)),
+        required_references=tuple(
+            field for field in collection.fields.values() if field.parts and field.is_required
+        ),
         not_null=tuple(not_null),
     )
 
@@ -135,6 +140,9 @@ def complete_new(
         values.setdefault(name, value)
     problems = [missing(field) for field in auto_fields.required if values.get(field.name) is None]
     problems += [missing(field) for field in auto_fields.not_null if _is_null(values, field.name)]
+    for field in auto_fields.required_references:
+        if any(values.get(part.name) is None for part in field.parts):
+            problems.append(missing(field))
     return problems
 
 
@@ -147,10 +155,12 @@ def complete_change(
     if values:
         _fill(values, auto_values)
     # A field that a change does not name keeps the value that it has.
-    fields = (*auto_fields.required, *auto_fields.not_null)
-    return [
-        missing(field) for field in fields if field.name in values and values[field.name] is None
-    ]
+    problems = [missing(field) for field in auto_fields.required if _is_null(values, field.name)]
+    problems += [missing(field) for field in auto_fields.not_null if _is_null(values, field.name)]
+    for field in auto_fields.required_references:
+        if any(_is_null(values, part.name) for part in field.parts):
+            problems.append(missing(field))
+    return problems
 
 
 def _is_null(values: MutableRowValues, name: str) -> bool:
@@ -220,7 +230,7 @@ def _moment(field: Field, moment: datetime) -> str:
 def _is_required(field: Field) -> bool:
     column = field.column
     assert column
-    if _is_marked_required(field):
+    if field.is_required:
         return True
     return not column.is_nullable and not column.is_filled_by_database
 
@@ -228,11 +238,7 @@ def _is_required(field: Field) -> bool:
 def _is_required_of(collection: Collection, field: Field) -> bool:
     """Tell whether a new row needs a value that no trigger may fill in."""
     is_left_to_triggers = collection.has_side_effects and field.meta is not None
-    return _is_marked_required(field) or (_is_required(field) and not is_left_to_triggers)
-
-
-def _is_marked_required(field: Field) -> bool:
-    return bool(field.meta and field.meta.get("required"))
+    return field.is_required or (_is_required(field) and not is_left_to_triggers)
 
 
 def _is_sequence_key(field: Field) -> bool:
@@ -241,14 +247,6 @@ def _is_sequence_key(field: Field) -> bool:
         and field.column.has_auto_increment
         and not field.column.is_nullable
     )
-
-
-def takes_null(field: Field) -> bool:
-    """Tell whether a field may be null."""
-    if field.parts:
-        return any(map(takes_null, field.parts))
-    assert field.column
-    return field.column.is_nullable and not _is_marked_required(field)
 
 
 def missing(field: Field) -> Problem:

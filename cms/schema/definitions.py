@@ -403,10 +403,9 @@ def _column_settings(schema: Mapping[str, object], field_type: FieldType) -> dic
     length = schema.get("length")
     if length is not None and "max_length" in field_type.size_settings:
         settings.setdefault("max_length", length)
-    # A key is unique, and what makes a column unique is an index.
-    for implying, implied in (("is_primary_key", "is_unique"), ("is_unique", "is_indexed")):
-        if settings.get(implying) is True and implied in settings:
-            settings[implied] = True
+    # What makes a column unique is an index.
+    if settings.get("is_unique") is True and "is_indexed" in settings:
+        settings["is_indexed"] = True
     return settings
 
 

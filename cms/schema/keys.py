@@ -6,7 +6,7 @@ of `key_texts.py` (section 18 of the decisions).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cms.schema.key_texts import key_text, key_values
@@ -118,27 +118,38 @@ def is_reference(field: Field) -> bool:
 
 def _key_type(parts: tuple[Field, ...]) -> FieldType:
     parsers = [key_parser(part) for part in parts]
+    readers = [part.type.comparable or key_parser(part) for part in parts]
 
-    def parse(value: object) -> str:
+    def split(value: object) -> Sequence[object]:
         values = key_values(value) if isinstance(value, str) else value
         if not isinstance(values, list | tuple) or len(values) != len(parts):
             raise ValueError(f"it must be an array of {len(parts)} values")
-        texts: list[str | None] = []
-        for parse_part, part in zip(parsers, values, strict=True):
-            texts.append(None if part is None else parse_part(part))
-        text = key_text(texts)
-        if text is None:
+        if None in values:
             raise ValueError("no value of a key may be null")
-        return text
+        return values
+
+    def parse(value: object) -> str:
+        pairs = zip(parsers, split(value), strict=True)
+        return str(key_text(parse_part(part) for parse_part, part in pairs))
+
+    def comparable(value: object) -> tuple[object, ...]:
+        pairs = zip(readers, split(value), strict=True)
+        return tuple(read_part(part) for read_part, part in pairs)
 
     def read(text: str) -> list[object]:
         pairs = zip(parts, key_values(text), strict=True)
         return [part.type.read_default(value) for part, value in pairs]
 
+    # Keys of a range, for instance, are compared by the database alone.
+    are_comparable = all(
+        part.type.comparable or Trait.EQUALITY not in part.type.own_comparisons for part in parts
+    )
     return FieldType(
         name=ALIAS.name,
         traits=frozenset({Trait.NULL, Trait.EQUALITY, Trait.SORTING}),
         parse=parse,
+        comparable=comparable if are_comparable else None,
+        own_comparisons=frozenset() if are_comparable else frozenset({Trait.EQUALITY}),
         read_default=read,
         cast="text",
         size=ValueSize.LONG if any(map(_is_long, parts)) else ValueSize.SHORT,

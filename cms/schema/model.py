@@ -149,6 +149,20 @@ class Field:
         return self.column is not None or bool(self.parts)
 
     @property
+    def is_required(self) -> bool:
+        """Whether its settings ask for a value."""
+        return bool(self.meta and self.meta.get("required"))
+
+    @property
+    def takes_null(self) -> bool:
+        """Whether rows may be without a value of the field."""
+        if self.is_required:
+            return False
+        if self.parts:
+            return any(part.takes_null for part in self.parts)
+        return self.column is not None and self.column.is_nullable
+
+    @property
     def is_searchable(self) -> bool:
         """Whether searches look into the field."""
         # A search that finds a secret would reveal it.

@@ -106,7 +106,7 @@ class ItemParser:
                 self._refuse(parsed, name, value, error)
         for reference in self._references:
             if reference.name in values:
-                values |= column_values(reference, values.pop(reference.name))
+                _set_columns(values, reference)
         return parsed
 
     def read_columns(self, items: Sequence[object]) -> list[MutableRowValues] | None:
@@ -232,14 +232,28 @@ def converter(field: Field) -> Parse:
     return bounded(parse, column.max_length, in_range)
 
 
-def column_values(field: Field, value: str | None) -> MutableRowValues:
-    """Return the values of the columns of a field: one, or several of the text of a key."""
-    names = [part.name for part in field.key_fields]
+def _set_columns(values: MutableRowValues, reference: Field) -> None:
+    """Set the columns of a foreign key of several columns to its value."""
+    key = values.pop(reference.name)
+    # An item that is sent back as it was read may hold the one null that makes the key null.
+    is_null = any(part.name in values and values[part.name] is None for part in reference.parts)
+    if key is not None or not is_null:
+        values |= values_by_column(reference, key)
+
+
+def values_by_column(field: Field, value: str | None) -> MutableRowValues:
+    """Return the values of the columns of a field: one, or several of the text of a key.
+
+    A key is null where one of its columns is: those that take no null, as they are part of another
+    key too, keep their value.
+    """
     if not field.parts:
         return {field.name: value}
-    if value is None:
-        return dict.fromkeys(names)
-    return dict(zip(names, key_values(value), strict=True))
+    names = [part.name for part in field.parts]
+    if value is not None:
+        return dict(zip(names, key_values(value), strict=True))
+    nullable = [part.name for part in field.parts if part.takes_null]
+    return dict.fromkeys(nullable or names)
 
 
 def _parse_names(value: object) -> str:

@@ -162,14 +162,7 @@ def in_words_of_service(record: Record, section: str) -> Record:
     field_type = type_named(record.get("type"))
     if section != FIELDS or field_type is None:
         return record
-    worded = dict(in_our_words({**record, "type": field_type.name}, field_type))
-    sent = record.get("schema")
-    schema = worded.get("schema")
-    if isinstance(sent, Mapping) and isinstance(schema, Mapping) and sent.get("is_unique") is False:
-        # A column of a key of several is not unique by itself, and may have no index.
-        own = {key: sent[key] for key in ("is_unique", "is_indexed") if key in sent}
-        worded["schema"] = {**schema, **own}
-    return worded
+    return dict(in_our_words({**record, "type": field_type.name}, field_type))
 
 
 def path_of(record: Record, section: str, index: int) -> str:

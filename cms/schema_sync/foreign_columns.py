@@ -75,7 +75,7 @@ def column_of(
     if schema.get("is_indexed") is False:
         del result["is_indexed"]
     if schema.get("is_primary_key"):
-        result["is_nullable"] = False
+        result |= {"is_nullable": False, "is_unique": True, "is_indexed": True}
     default = result.pop("default_value", None)
     if field_type.is_whole_number and str(default).startswith("nextval("):
         result["has_auto_increment"] = True

@@ -105,10 +105,11 @@ def rename_field(
     transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue
 ) -> None:
     """Rename a field, and every reference to it."""
-    if field.parts:
-        raise of_foreign_key(field)
     if reason := invalid_field_name_reason(name, is_alias=field.column is None):
         raise invalid_payload(f"field: {reason}", field="field", value=abbreviated(name))
+    if field.parts:
+        reason = "field: it is named after the table that its columns point to"
+        raise invalid_payload(reason, field="field", value=abbreviated(name))
     owner = catalogue.collections[field.collection]
     new_name = str(name)
     if new_name in owner.fields:
@@ -124,12 +125,6 @@ def rename_field(
     )
 
 
-def of_foreign_key(field: Field) -> Refused:
-    """Return the refusal to rename or delete the field of a foreign key of several columns."""
-    reason = "It stands for a foreign key, as long as the table has that"
-    return invalid_payload(reason, collection=field.collection, field=field.name)
-
-
 # Parsing
 
 
@@ -139,19 +134,20 @@ def _parse(field: Field, payload: Mapping[str, object], problems: list[Problem])
     field_type = collect_problems(problems, lambda: _type_of(payload, field))
     payload = in_our_words(payload, field_type)
     meta = parse_settings(payload.get("meta"), FIELD_META, "meta", problems)
-    # That of a foreign key of several columns is no marker that a client can give.
-    if field.parts and meta.get("special") == list(field.special):
-        del meta["special"]
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, "schema", problems)
     if problems or field_type is None:
         raise Refused(problems)
     for key, build in (("is_indexed", "index_build"), ("is_unique", "unique_build")):
         if _is_of_pending_build(payload, key, build):
             schema.pop(key, None)
-    # The index of a field that has become unique since then.
-    is_unique = field.column is not None and field.column.is_unique
-    if is_unique and _is_of_pending_build(payload, "is_indexed", "unique_build"):
-        schema.pop("is_indexed", None)
+    column = field.column
+    if column and column.is_unique:
+        # The index of a field that has become unique since then.
+        if _is_of_pending_build(payload, "is_indexed", "unique_build"):
+            schema.pop("is_indexed", None)
+        # A key of one column is unique, whatever a body says that calls it a key.
+        if column.is_primary_key and schema.get("is_primary_key"):
+            schema |= {"is_unique": True, "is_indexed": True}
     return Alteration(field, field_type, meta, schema)
 
 
@@ -206,6 +202,8 @@ def _with_marker(alteration: Alteration) -> MetaSettings:
     """Return `meta` with the marker of the field's type, if it sets markers at all."""
     field = alteration.field
     meta = alteration.meta
+    if field.parts:
+        return _with_marker_of_reference(field, meta)
     if "special" not in meta:
         return meta
     special = meta["special"] or []
@@ -220,6 +218,14 @@ def _with_marker(alteration: Alteration) -> MetaSettings:
     if field.type.can_change or not field.type.marked_types or marker in special:
         return meta
     return MetaSettings({**meta, "special": [*special, marker]})
+
+
+def _with_marker_of_reference(field: Field, meta: MetaSettings) -> MetaSettings:
+    """Return `meta` with the marker by which a foreign key of several columns has its record."""
+    markers = list(field.special)
+    if meta.get("special", markers) != markers:
+        raise invalid_payload(f"meta.special: it is fixed: {markers}", field="meta.special")
+    return MetaSettings({**meta, "special": markers}) if meta else meta
 
 
 def _with_fitting_special(alteration: Alteration) -> MetaSettings:
@@ -291,7 +297,7 @@ def _fixed_settings(
         if key in changed:
             yield Inconsistency(f"schema.{key}", "it is fixed when the field is made")
     yield from hash_inconsistencies(field_type, None, changed)
-    is_unique = column.is_primary_key or changed.get("is_unique", column.is_unique)
+    is_unique = changed.get("is_unique", column.is_unique)
     if changed.get("is_indexed") is False and is_unique:
         yield Inconsistency("schema.is_indexed", "what makes a field unique is an index")
     yield from length_inconsistencies(field_type, changed)

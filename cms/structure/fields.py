@@ -26,7 +26,6 @@ from cms.store.write_attempts import StructureChange
 from cms.structure import metadata
 from cms.structure.alterations import (
     alter,
-    of_foreign_key,
     problems_of_change,
     rename_field,
 )
@@ -184,6 +183,11 @@ def delete(
     transaction: Transaction, context: RequestContext, *, collection: str, name: str
 ) -> None:
     """Do `delete_field` within a change of structure."""
+    owner = require_alterable(context.snapshot.catalogue, collection)
+    if parts := require_field(owner, name).parts:
+        columns = ", ".join(part.name for part in parts)
+        reason = f"It is the foreign key of {columns}, and goes with one of these"
+        raise invalid_payload(reason, collection=collection, field=name)
     remove(transaction, context, collection=collection, name=name)
     prune_duplication_fields(transaction)
 
@@ -199,8 +203,6 @@ def remove(
         raise invalid_payload(
             "The primary key cannot be deleted", collection=collection, field=name
         )
-    if field.parts:
-        raise of_foreign_key(field)
     # An alias has nothing to drop.
     if field.column:
         require_table(owner, "columns")

@@ -224,7 +224,7 @@ def _ensure_foreign_key(
         # An item outlives the item that it points to if its column can hold null.
         on_delete = "SET NULL" if column.is_nullable else "NO ACTION"
         constraint = ForeignKey(
-            name="",  # PostgreSQL chooses one
+            name="",
             table=definition.collection,
             columns=(definition.field,),
             foreign_table=definition.related,
@@ -267,9 +267,9 @@ def _ensure_list_field(
     name = str(one_field)
     present = target.fields.get(name)
     other = catalogue.by_one.get((target.name, name))
-    if present and present.column:
+    if present and present.has_value:
         raise invalid_payload(
-            f'"{target.name}.{name}" is a column and lists nothing', field="meta.one_field"
+            f'"{target.name}.{name}" holds a value and lists nothing', field="meta.one_field"
         )
     many_side = ManySide(definition.collection, definition.field)
     # A change of the relation meets its own list field here.
@@ -299,8 +299,7 @@ def _create_junction(
     require_alterable(catalogue, definition.collection)
     present = catalogue.collections.get(definition.junction)
     if present is None:
-        # A key of its own: rows are written by a key of one column, and an item may be in a list
-        # twice.
+        # A key of its own: an item may be in a list twice.
         key = FieldDefinition(
             "id", INTEGER, schema=MetaSettings(is_primary_key=True, has_auto_increment=True)
         )

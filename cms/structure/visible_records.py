@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from cms.access.visible_structure import known_catalogue
 from cms.errors import forbidden, not_found
-from cms.schema.model import Catalogue, Collection, Field, Relation
+from cms.schema.model import Catalogue, Collection, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
 from cms.store.context import RequestContext
 from cms.store.identity import Identity
@@ -53,7 +53,7 @@ def list_fields(store: Store, identity: Identity, collection: str | None = None)
                 owners = list(_visible_structure(context).collections.values())
             else:
                 owners = [_visible_collection(context, collection)]
-            records = [field_record(field) for owner in owners for field in owner.fields.values()]
+            records = [_field_record(owner, name) for owner in owners for name in owner.fields]
             answer = with_field_states(records, context.snapshot.catalogue, context.fetch)
     return answer
 
@@ -62,9 +62,19 @@ def read_field(store: Store, identity: Identity, collection: str, field: str) ->
     """Return one record; raises `Refused` NOT_FOUND for administrators, else FORBIDDEN."""
     for attempt in store.unversioned_reads(identity):
         with attempt as context:
-            record = field_record(_visible_field(context, collection, field))
+            record = _field_record(_visible_owner(context, collection, field), field)
             answer = with_field_states([record], context.snapshot.catalogue, context.fetch)
     return answer[0]
+
+
+def _field_record(owner: Collection, name: str) -> Record:
+    """Return the record of a field of a collection that has the fields that the caller may see."""
+    field = owner.fields[name]
+    record = field_record(field)
+    meta = record["meta"]
+    if field.parts and isinstance(meta, dict):
+        meta["columns"] = [part.name for part in field.parts if part.name in owner.fields]
+    return record
 
 
 # Relations
@@ -89,7 +99,7 @@ def read_relation(store: Store, identity: Identity, collection: str, field: str)
         with attempt as context:
             # A hidden field is refused like one that does not exist, before its relation is looked
             # up.
-            _visible_field(context, collection, field)
+            _visible_owner(context, collection, field)
             relation = require_relation(_visible_structure(context), collection, field)
             record = relation_record(relation)
             answer = with_relation_states([record], context.snapshot.catalogue, context.fetch)
@@ -110,10 +120,12 @@ def _visible_collection(context: RequestContext, name: str) -> Collection:
     return collection or _refuse_missing(context, "collection")
 
 
-def _visible_field(context: RequestContext, collection: str, name: str) -> Field:
-    """Return a field that the caller may know of; raises `Refused` as reads of items do."""
-    field = _visible_collection(context, collection).fields.get(name)
-    return field or _refuse_missing(context, "field")
+def _visible_owner(context: RequestContext, collection: str, field: str) -> Collection:
+    """Return the collection of a field that the caller may know of; raises as reads of items do."""
+    owner = _visible_collection(context, collection)
+    if field not in owner.fields:
+        _refuse_missing(context, "field")
+    return owner
 
 
 def _refuse_missing(context: RequestContext, kind: str) -> NoReturn:

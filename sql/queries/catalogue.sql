@@ -471,7 +471,9 @@ WITH relations AS (
 missing AS (
     SELECT relname, privilege
     FROM relations
-    CROSS JOIN (VALUES ('SELECT', 0), ('INSERT', 4), ('UPDATE', 16), ('DELETE', 8)) AS privileges (privilege, bit)
+    CROSS JOIN (  -- a foreign key needs REFERENCES on the table that it points to
+        VALUES ('SELECT', 0), ('INSERT', 4), ('UPDATE', 16), ('DELETE', 8), ('REFERENCES', 0)
+    ) AS privileges (privilege, bit)
     WHERE (relkind IN ('r', 'p') OR relkind IN ('v', 'm', 'f') AND privilege = 'SELECT' OR triggered & bit <> 0)
       AND NOT has_table_privilege(oid, privilege)
     UNION ALL

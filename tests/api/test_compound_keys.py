@@ -173,6 +173,10 @@ def test_the_columns_of_a_key_are_changed_like_others(api: Client) -> None:
     assert [(item["order_id"], item["line"]) for item in changed] == [(19, 3), (19, 10), (19, 1)]
 
 
+def test_a_column_of_a_key_takes_no_null(api: Client) -> None:
+    assert api.patch(KEY, {"line": None}).codes == ["FAILED_VALIDATION"]
+
+
 def test_a_key_of_one_column_is_changed_too(api: Client) -> None:
     assert api.patch("/items/products/3", {"id": 4, "name": "jug"}).codes == ["INVALID_FOREIGN_KEY"]
     assert api.patch("/items/orders/19", {"id": 20}).data["id"] == 20
@@ -328,10 +332,10 @@ def test_the_history_shows_items_to_those_who_see_them(stage: Stage) -> None:
 
 def test_comments_and_shares_name_such_items(stage: Stage) -> None:
     api = stage.admin
-    for item in ("17,2", [17, 2]):
-        comment = {"collection": "order_items", "item": item, "comment": "well"}
-        answer = api.post("/activity/comment", comment)
-        assert (answer.status, isinstance(item, list)) in ((200, False), (400, True), (200, True))
+    comment = {"collection": "order_items", "item": "17,2", "comment": "well"}
+    assert api.post("/activity/comment", comment).status == 200
+    for item, status in (("17,3", 404), ([17, 2], 400)):
+        assert api.post("/activity/comment", {**comment, "item": item}).status == status
     listed = api.get("/activity?filter[action]=comment&fields=item").data
     assert {entry["item"] for entry in listed} == {"17,2"}
     role = new_role(stage, may("order_items"))
@@ -395,6 +399,58 @@ def test_operations_of_flows_name_items_by_arrays(stage: Stage) -> None:
     assert data["three"] == [[17, 1], [17, 2]]
     assert data["four"] == [[17, 10]]
     assert api.delete(f"/flows/{flow}").status == 204
+
+
+def test_events_and_calls_of_flows_name_items_by_arrays(stage: Stage) -> None:
+    api = stage.admin
+    scope = ["items.create", "items.update", "items.delete"]
+    options = {"type": "action", "scope": scope, "collections": ["order_items"]}
+    settings = {"name": "f", "status": "active", "trigger": "event"}
+    flow = api.post("/flows", {**settings, "options": options}).data["id"]
+    api.post("/items/order_items", {"order_id": 19, "line": 1})
+    api.patch("/items/order_items", {"query": {"filter": {"order_id": 17}}, "data": {"amount": 5}})
+    api.patch("/items/order_items/19,1", {"line": 2})
+    api.delete("/items/order_items", ["19,2"])
+    runs = f"SELECT json_agg(input) FROM system_flow_runs WHERE flow = '{flow}'"
+    events = stage.value(runs)
+    keys = [(event["event"], event.get("keys") or event["key"]) for event in events]
+    # A change of a key is told under the new one.
+    assert sorted(keys) == [
+        ("items.create", [19, 1]),
+        ("items.delete", [[19, 2]]),
+        ("items.update", [[17, 1], [17, 2], [17, 10]]),
+        ("items.update", [[19, 2]]),
+    ]
+    assert api.delete(f"/flows/{flow}").status == 204
+
+    manual = {**settings, "trigger": "manual", "options": {"collections": ["order_items"]}}
+    flow = api.post("/flows", manual).data["id"]
+    sent: list[tuple[object, int]] = [([[17, 1], "17,2"], 200), ([[17, 3]], 404), ([17], 404)]
+    for named, status in sent:
+        body = {"collection": "order_items", "keys": named}
+        assert api.post(f"/flows/trigger/{flow}", body).status == status, named
+    assert api.delete(f"/flows/{flow}").status == 204
+
+
+def test_a_filter_flow_leaves_the_key_of_a_named_item_alone(stage: Stage) -> None:
+    api = stage.admin
+    options = {"type": "filter", "scope": ["items.update"], "collections": ["order_items"]}
+    flow = {"name": "f", "status": "active", "trigger": "event", "options": options}
+    flow_id = api.post("/flows", flow).data["id"]
+    change = {"line": 7, "amount": "{{$trigger.payload.amount}}"}
+    operation = {"flow": flow_id, "key": "x", "type": "transform", "options": {"json": change},
+                 "position_x": 1, "position_y": 1}  # fmt: skip
+    operation_id = api.post("/operations", operation).data["id"]
+    assert api.patch(f"/flows/{flow_id}", {"operation": operation_id}).status == 200
+    item = {"line": 2, "amount": 4}
+    for refused in (
+        api.patch("/items/order_items", [{"order_id": 17, **item}]),
+        api.patch("/items/orders/17", {"items": {"update": [item]}}),
+    ):
+        assert refused.status == 400, refused
+    # Of an item of a path the flow changes the key as a caller may.
+    assert api.patch("/items/order_items/17,1", {"amount": 4}).data["line"] == 7
+    assert api.delete(f"/flows/{flow_id}").status == 204
 
 
 def test_reads_of_such_items_are_explained_and_found_by_index(api: Client) -> None:

@@ -1,18 +1,34 @@
-"""The structure of tables with keys and foreign keys of several columns, as the API changes it."""
+"""The structure of tables with keys and foreign keys of several columns: told, set, compared."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.client import Client
-from tests.shop import fill_shop, make_shop
+from tests.shop import make_shop
 from tests.things import Stage
+
+Json = dict[str, Any]
+
+PARCELS = """
+CREATE TABLE parcels (
+    id integer PRIMARY KEY, order_items text,
+    a_order integer, a_line integer, b_order integer, b_line integer, c_order integer,
+    c_line integer,
+    CONSTRAINT second FOREIGN KEY (a_order, a_line) REFERENCES order_items,
+    CONSTRAINT first FOREIGN KEY (b_line, b_order) REFERENCES order_items (line, order_id),
+    CONSTRAINT third FOREIGN KEY (c_order, c_line) REFERENCES order_items
+);
+INSERT INTO parcels VALUES (1, 'a column', 17, 1, 17, 2, NULL, 3);
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def tables(stage: Stage) -> None:
     make_shop(stage)
-    fill_shop(stage)
 
 
 @pytest.fixture
@@ -20,66 +36,120 @@ def api(stage: Stage) -> Client:
     return stage.admin
 
 
-def test_the_field_of_a_foreign_key_has_settings_of_its_own(api: Client) -> None:
-    path = "/fields/shipments/order_items"
-    shown = api.get(path).data
-    assert api.patch(path, shown).data == api.get(path).data
-    assert api.patch(path, {"meta": {"note": "What was sent"}}).data["meta"]["note"]
-    meta = api.get(path).data["meta"]
-    assert (meta["note"], meta["special"]) == ("What was sent", ["m2o"])
-    assert meta["columns"] == ["item_order", "item_line"]
-    assert api.get("/items/shipments?fields=order_items.line").data[0] == {
-        "order_items": {"line": 2}
-    }
-
-
-def test_such_a_field_stays_as_long_as_its_foreign_key_is_there(stage: Stage) -> None:
-    api = stage.admin
-    path = "/fields/notes/rows_by_month"
-    for refused in (api.delete(path), api.patch(path, {"field": "month"})):
-        assert refused.codes == ["INVALID_PAYLOAD"], refused
-    stage.execute("ALTER TABLE notes DROP CONSTRAINT notes_row_at_fkey")
-    assert api.get(path).status in (403, 404)
-    assert api.get("/items/notes?fields=*").status == 200
-
-
-def test_fields_that_are_named_alike_are_numbered_in_the_order_of_their_constraints(
-    stage: Stage,
-) -> None:
+@pytest.fixture
+def parcels(stage: Stage) -> Iterator[None]:
     stage.execute(
-        "CREATE TABLE pairs (a integer, b integer, PRIMARY KEY (a, b));"
-        "CREATE TABLE twice (id serial PRIMARY KEY, a integer, b integer, c integer, d integer,"
-        " pairs_2 text, CONSTRAINT z FOREIGN KEY (a, b) REFERENCES pairs,"
-        " CONSTRAINT y FOREIGN KEY (c, d) REFERENCES pairs)"
+        "INSERT INTO orders (id) VALUES (17); INSERT INTO order_items VALUES (17, 1), (17, 2)"
     )
-    columns = {
-        field["field"]: field["meta"]["columns"]
-        for field in stage.admin.get("/fields/twice").data
-        if field["type"] == "alias"
-    }
-    assert columns == {"pairs": ["c", "d"], "pairs_3": ["a", "b"]}
+    stage.execute(PARCELS)
+    yield
+    stage.execute("DROP TABLE parcels; TRUNCATE orders CASCADE")
 
 
-def test_a_column_of_a_key_is_renamed_and_not_deleted(api: Client) -> None:
-    assert api.delete("/fields/queue/lane").codes == ["INVALID_PAYLOAD"]
-    assert api.patch("/fields/queue/lane", {"field": "track"}).status == 200
-    assert api.get("/items/queue/a,1").data["track"] == "a"
-    assert api.patch("/fields/queue/track", {"field": "lane"}).status == 200
-    again = {"field": "id", "type": "integer", "schema": {"is_primary_key": True}}
-    assert api.post("/fields/queue", again).codes == ["INVALID_PAYLOAD"]
+def references(api: Client) -> dict[str, list[str]]:
+    """Return the columns of the fields of foreign keys of several columns."""
+    fields = api.get("/fields/parcels").data
+    return {one["field"]: one["meta"]["columns"] for one in fields if one["type"] == "alias"}
 
 
-def test_a_snapshot_of_such_tables_changes_nothing_where_it_was_taken(api: Client) -> None:
+THREE = {
+    "order_items_2": ["b_order", "b_line"],
+    "order_items_3": ["a_order", "a_line"],
+    "order_items_4": ["c_order", "c_line"],
+}
+
+
+@pytest.mark.usefixtures("parcels")
+def test_several_are_numbered_in_the_order_of_their_constraints(api: Client) -> None:
+    assert references(api) == THREE
+    (item,) = api.get("/items/parcels").data
+    assert [item[name] for name in THREE] == [[17, 2], [17, 1], None]
+
+
+@pytest.mark.usefixtures("parcels")
+def test_another_action_leaves_each_field_its_columns(api: Client) -> None:
+    for action in ("CASCADE", "SET NULL"):
+        body = {"schema": {"on_delete": action}}
+        schema = api.patch("/relations/parcels/order_items_2", body).data["schema"]
+        assert (schema["constraint_name"], schema["on_delete"]) == ("first", action)
+        assert references(api) == THREE
+
+
+@pytest.mark.usefixtures("parcels")
+def test_a_list_at_the_other_side_is_named(api: Client) -> None:
+    body = {"meta": {"one_field": "parcels"}}
+    assert api.patch("/relations/parcels/order_items_3", body).status == 200
+    assert api.get("/items/order_items/17,1?fields=parcels").data == {"parcels": [1]}
+    assert api.delete("/relations/parcels/order_items_3").status == 204
+    assert api.get("/items/order_items/17,1?fields=parcels").status == 400
+
+
+def test_settings_of_such_a_field_are_kept_and_its_record_can_be_sent_back(api: Client) -> None:
+    path = "/fields/shipments/order_items"
+    changed = api.patch(path, {"meta": {"note": "what is sent", "width": "half"}}).data
+    assert (changed["meta"]["note"], changed["meta"]["width"]) == ("what is sent", "half")
+    assert api.patch(path, changed).data == changed == api.get(path).data
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"field": "renamed"}, "field"),
+        ({"meta": {"special": ["o2m"]}}, "meta.special"),
+        ({"meta": {"special": None}}, "meta.special"),
+        ({"schema": {"is_nullable": False}}, "schema"),
+        ({"type": "integer"}, "type"),
+    ],
+)
+def test_what_its_foreign_key_says_cannot_be_set(api: Client, body: Json, field: str) -> None:
+    before = api.get("/fields/shipments").data
+    refused = api.patch("/fields/shipments/order_items", body)
+    assert (refused.codes, refused.errors[0]["field"]) == (["INVALID_PAYLOAD"], field)
+    assert api.get("/fields/shipments").data == before
+
+
+def test_it_is_not_deleted_without_its_columns(api: Client) -> None:
+    assert api.delete("/fields/shipments/order_items").codes == ["INVALID_PAYLOAD"]
+    assert api.get("/fields/shipments/order_items").status == 200
+
+
+@pytest.mark.parametrize("column", ["order_id", "line"])
+def test_the_record_of_a_column_of_a_key_can_be_sent_back(api: Client, column: str) -> None:
+    path = f"/fields/order_items/{column}"
+    record = api.get(path).data
+    assert (record["schema"]["is_primary_key"], record["schema"]["is_unique"]) == (True, False)
+    assert api.patch(path, record).data["schema"] == record["schema"]
+    assert api.delete(path).codes == ["INVALID_PAYLOAD"]
+
+
+def test_the_columns_of_keys_are_renamed_with_all_that_names_them(api: Client) -> None:
+    assert api.patch("/fields/order_items/line", {"field": "number"}).status == 200
+    fields = api.get("/fields/order_items").data
+    keys = [each["field"] for each in fields if (each["schema"] or {}).get("is_primary_key")]
+    assert keys == ["order_id", "number"]
+    assert api.get("/items/shipments?fields=order_items.number").status == 200
+    assert api.patch("/fields/order_items/number", {"field": "line"}).status == 200
+
+
+def test_the_structure_is_that_of_its_own_snapshot(api: Client) -> None:
     snapshot = api.get("/schema/snapshot").data
-    assert api.post("/schema/diff", snapshot).status == 204
+    same = api.post("/schema/diff", snapshot)
+    assert same.status == 204, same
 
 
-def test_relations_of_a_foreign_key_lose_and_get_their_list(api: Client) -> None:
-    path = "/relations/shipments/order_items"
-    assert api.patch(path, {"meta": {"one_field": "sent"}}).data["meta"]["one_field"] == "sent"
-    assert api.get("/items/order_items/17,2?fields=sent").data == {"sent": [1]}
-    assert api.patch(path, {"schema": {"on_delete": "CASCADE"}}).data["schema"]["on_delete"] == (
-        "CASCADE"
-    )
-    assert api.delete("/items/order_items/17,2").status == 204
-    assert api.get("/items/shipments/1").status == 404
+def test_another_installation_with_the_same_tables_takes_the_settings_over(
+    api: Client, other_stage: Stage
+) -> None:
+    make_shop(other_stage)
+    api.patch("/fields/shipments/order_items", {"meta": {"note": "taken over"}})
+    snapshot = api.get("/schema/snapshot").data
+    diff = other_stage.admin.post("/schema/diff", snapshot).data
+    assert [each["field"] for each in diff["diff"]["fields"]] == ["order_items"]
+    assert other_stage.admin.post("/schema/apply", diff).status == 204
+    field = other_stage.admin.get("/fields/shipments/order_items").data
+    assert field["meta"]["note"] == "taken over"
+    assert other_stage.admin.post("/schema/diff", snapshot).status == 204
+    # Keys of several columns are made in the database alone.
+    other_stage.execute("DROP TABLE shipments, order_items CASCADE")
+    refused = other_stage.admin.post("/schema/diff", snapshot)
+    assert {error["code"] for error in refused.errors} == {"INVALID_PAYLOAD"}

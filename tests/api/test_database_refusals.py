@@ -212,6 +212,31 @@ def test_a_missing_right_names_table_and_privilege_to_administrators_only(
 
 
 @pytest.mark.release
+def test_changes_of_the_structure_name_the_right_that_they_lack(ordinary: Client, dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            b"GRANT CREATE ON SCHEMA public TO ordinary_account;"
+            b"REVOKE REFERENCES ON things FROM ordinary_account"
+        )
+    assert ordinary.post("/collections", {"collection": "notes", "schema": {}}).status == 200
+    thing = {"field": "thing", "type": "integer"}
+    assert ordinary.post("/fields/notes", thing).status == 200
+    relation = {"collection": "notes", "field": "thing", "related_collection": "things"}
+    for answer, reason in (
+        (ordinary.post("/relations", relation), "table things; the account lacks REFERENCES"),
+        (ordinary.post("/fields/things", thing), "must be owner of table things"),
+        (
+            ordinary.patch("/fields/things/name", {"schema": {"is_nullable": False}}),
+            "must be owner of table things",
+        ),
+    ):
+        assert (answer.status, answer.codes) == (500, ["DATABASE_RIGHTS"]), answer
+        assert answer.errors[0]["reason"].endswith(reason)
+    findings = structure_findings(make_conninfo(dsn, user="ordinary_account"))
+    assert any("lacks REFERENCES on things" in finding.text for finding in findings)
+
+
+@pytest.mark.release
 def test_missing_rights_on_a_view_and_within_its_trigger_are_named_too(
     ordinary: Client, dsn: str
 ) -> None:
@@ -230,7 +255,10 @@ def test_missing_rights_on_a_view_and_within_its_trigger_are_named_too(
         )
     account = make_conninfo(dsn, user="ordinary_account")
     # Without a right on the view itself, and then on what its trigger writes.
-    for name, lacking in (("seen", "INSERT"), ("hidden", "SELECT, INSERT, UPDATE, DELETE")):
+    for name, lacking in (
+        ("seen", "INSERT"),
+        ("hidden", "SELECT, INSERT, UPDATE, DELETE, REFERENCES"),
+    ):
         answer = ordinary.post("/items/seen", {"name": "a"})
         assert (answer.status, answer.codes) == (500, ["DATABASE_RIGHTS"]), answer
         assert f"{name}; the account lacks {lacking}" in answer.errors[0]["reason"]

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tests.client import Answer
+from tests.members import may, member
 from tests.things import Stage, Table
 
 pytestmark = pytest.mark.release
@@ -123,3 +125,30 @@ def test_the_end_of_a_padded_text_is_that_of_its_characters(stage: Stage) -> Non
     assert Table(stage.admin, "padded").column("v", "filter[v][_ends_with]=b") == ["ab"]
     assert Table(stage.admin, "padded").column("v", "filter[v][_iends_with]=B") == ["ab"]
     assert Table(stage.admin, "padded").column("v", "filter[v][_eq]=ab") == ["ab"]
+
+
+def test_rules_of_values_compare_as_the_database_does_or_are_refused(stage: Stage) -> None:
+    stage.execute(
+        "CREATE EXTENSION IF NOT EXISTS citext; CREATE TYPE grade AS ENUM ('low', 'mid', 'high');"
+        "CREATE TABLE ruled (id serial PRIMARY KEY, c citext, g grade, m money, r int4range)"
+    )
+
+    def create(field: str, rule: object, value: str) -> Answer:
+        permission = may("ruled", action="create", validation={field: rule})
+        return member(stage, may("ruled"), permission).post("/items/ruled", {field: value})
+
+    for rule, holds in (
+        ({"_eq": "ABC"}, True),
+        ({"_neq": "ABC"}, False),
+        ({"_in": ["x", "aBC"]}, True),
+        ({"_lt": "B"}, True),
+        ({"_contains": "B"}, True),
+        ({"_nstarts_with": "A"}, False),
+    ):
+        assert create("c", rule, "abc").status == (200 if holds else 422), rule
+    # By the order of the type, not of the texts.
+    assert create("g", {"_gt": "low"}, "high").status == 200
+    assert create("g", {"_between": ["low", "mid"]}, "high").status == 422
+    for field, rule, value in (("m", {"_gt": "9"}, "10"), ("r", {"_eq": "[1,5)"}, "[1,4]")):
+        refused = create(field, rule, value)
+        assert (refused.status, refused.codes) == (400, ["INVALID_QUERY"]), refused

@@ -72,6 +72,19 @@ export const parts = {
     await refused('NOT_FOUND', 'readItem', collection, 1);
   },
 
+  async keysOfSeveralColumns() {
+    const collection = 'sdk_lines';
+    await ask('createItem', collection, { document: 'a/b', line: 1, title: 'one' });
+    // A key in a path is one text, and an array in a body.
+    const key = `${encodeURIComponent('a/b')},1`;
+    assert.partialEqual(await ask('readItem', collection, key), { document: 'a/b', line: 1 });
+    assert.partialEqual(await ask('updateItem', collection, key, { title: 'two' }), { title: 'two' });
+    const [changed] = await ask('updateItems', collection, [['a/b', 1]], { title: 'three' });
+    assert.equal(changed.title, 'three');
+    await ask('deleteItems', collection, [['a/b', 1]]);
+    await refused('NOT_FOUND', 'readItem', collection, key);
+  },
+
   async singletons() {
     const collection = await table();
     await ask('updateCollection', collection, { meta: { singleton: true } });

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests.databases import drop_database, run_sql
 from tests.smoke.running import Service, new_folder, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.release]
@@ -54,9 +55,15 @@ class Listed(NamedTuple):
     helpers: frozenset[str]
 
 
+# The SDK makes no table with a key of several columns.
+TABLES = """
+CREATE TABLE sdk_lines (document text, line integer, title text, PRIMARY KEY (document, line))
+"""
+
+
 @contextmanager
-def service() -> Iterator[Service]:
-    with new_folder() as folder, serving(folder, **SETTINGS) as running:
+def service(**environ: str) -> Iterator[Service]:
+    with new_folder() as folder, serving(folder, **SETTINGS, **environ) as running:
         yield running
 
 
@@ -75,11 +82,16 @@ def node(folder: Path, *words: str) -> Any:
 
 
 @pytest.fixture(scope="module", params=PACKAGES)
-def result(request: pytest.FixtureRequest, installed: Path) -> Run:
-    with service() as running:
+def result(
+    request: pytest.FixtureRequest, installed: Path, make_database: Callable[..., str]
+) -> Run:
+    dsn = make_database()
+    run_sql(dsn, TABLES)
+    with service(DATABASE_URL=dsn) as running:
         url = f"http://127.0.0.1:{running.port}"
         words = (request.param, url, EMAIL, PASSWORD, str(running.output))
         printed = node(installed, "calls.mjs", *words)
+    drop_database(dsn)
     return Run(
         outcomes=printed["outcomes"],
         sent=frozenset(printed["sent"]),

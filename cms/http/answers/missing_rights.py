@@ -40,6 +40,9 @@ class MissingRights:
     def _reason(self, problem: Problem) -> str:
         """Return PostgreSQL's sentence, with the privileges that the account lacks there."""
         sentence = str(problem.extensions["reason"])
+        # No privilege lets an account that is not the owner change a table.
+        if sentence.startswith("must be owner"):
+            return sentence
         words = re.findall(r"[^\s\"]+", sentence)
         reasons = [sentence]
         for relation, privileges in self._store.database.fetch(statement("find_missing_rights")):

@@ -45,11 +45,10 @@ from cms.items.write.transaction.rows import (
 )
 from cms.query.language.ast import And, AtField, OperatorTest, Pick, Query, Slot
 from cms.query.sql.arguments import key_cast
-from cms.schema.auto_fields import takes_null
 from cms.schema.keys import sent_key
 from cms.schema.model import Collection
 from cms.schema.names import FieldName
-from cms.schema.payload import MISSING_KEY, REPEATED, RowValues, column_values, invalid_item
+from cms.schema.payload import MISSING_KEY, REPEATED, RowValues, invalid_item, values_by_column
 
 _NO_VALUES: Mapping[int, str] = {}
 
@@ -353,7 +352,7 @@ class Resolver:
         collection = field.elements.collection
         far = field.link.far
         sent: Mapping[str, object] = {far.name: None}
-        values: RowValues = {part.name: None for part in far.key_fields if takes_null(part)}
+        values = values_by_column(far, None)
         parsed_rows: list[ParsedRow] = []
         for owner in dropped.values():
             position = parent.rows[owner].position.below(field.name)
@@ -364,7 +363,7 @@ class Resolver:
         parsed = ParsedSet(collection, field.elements.level, parsed_rows)
         stored = StoredRows(dict(enumerate(dropped)))
         problems = self._problems
-        if not takes_null(far):
+        if not far.takes_null:
             reason = f'they cannot be without "{far.name}"'
             way_out = "delete them, or set one_deselect_action to delete"
             problem = invalid_item(f"{reason}: {way_out}", collection.name)
@@ -450,7 +449,7 @@ def _key_in_list(field: ParsedToMany, values: RowValues, near: str | None) -> st
 
     The columns to the owner may be part of the key, and missing among the values.
     """
-    owner_values = column_values(field.link.far, near)
+    owner_values = values_by_column(field.link.far, near)
     sent = {name: value for name, value in values.items() if not isinstance(value, PendingKey)}
     return field.elements.collection.key_of({**owner_values, **sent})
 

@@ -12,19 +12,13 @@ from typing import Any
 from cms.query.language import json_operators
 from cms.query.language.json_operators import JsonComparison
 from cms.schema.types.field_type import Trait
+from cms.schema.types.texts import lower_text
 
 # Operators in Python: each comparison gives the same answer as the operator's SQL. The values are
 # comparable as their types make them (`FieldType.comparable`), and never null.
 
 Comparison = Callable[..., bool]
 """Compares a value with the operands of an operator."""
-
-
-def lower_text(text: str) -> str:
-    """Return a text in lower case as PostgreSQL makes it: each character becomes one character."""
-    # Python would make two characters of some, such as the Turkish capital dotted I, and the text
-    # would then differ from the result of PostgreSQL's `lower()`.
-    return "".join(character.lower()[0] for character in text)
 
 
 def _text(value: Any) -> str:

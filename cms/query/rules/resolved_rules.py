@@ -43,9 +43,11 @@ from cms.query.rules.evaluate import (
 from cms.query.rules.payload_rules import PayloadRule
 from cms.schema.model import Catalogue, Collection
 from cms.schema.names import DottedName, FieldName, dotted_name
+from cms.schema.reasons import not_one_of
 from cms.schema.types import ALIAS
 from cms.schema.types.field_type import FieldFunction, FieldType, Trait
 from cms.schema.types.json_members import value_at
+from cms.schema.types.texts import CITEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,13 +289,44 @@ def _test(test: OperatorTest, subject: Subject) -> ResolvedFilter:
     try:
         if not fits_all:
             require_fit(operator, subject.value)
-        read = value_reader(subject.value.type)
+        operator = _as_compared(operator, subject.value)
+        read = _reader(operator, subject.value)
         comparables = None
         if values is not None:
             comparables = read_operands(operator, values, read, subject)
     except Refused as refused:
         return replace(unread, problem=refused.problems[0])
-    return replace(unread, read=read, comparables=comparables)
+    return replace(unread, operator=operator, read=read, comparables=comparables)
+
+
+def _as_compared(operator: Operator, value: Value) -> Operator:
+    """Return an operator as the type compares: a pattern ignores case where the type does."""
+    if value.type is not CITEXT or operator.operand_kind is not OperandKind.PATTERN:
+        return operator
+    name = operator.name
+    name = f"_ni{name[2:]}" if operator.is_negated else f"_i{name[1:]}"
+    alike = RULE_OPERATORS.get(name, operator)
+    return replace(operator, compare=alike.compare)
+
+
+def _reader(operator: Operator, value: Value) -> ToComparable:
+    """Return what makes values comparable; raises `Refused` where only PostgreSQL compares them."""
+    if operator.trait not in value.type.own_comparisons or value.type.comparable:
+        return value_reader(value.type)
+    if value.field.choices:
+        return partial(_position, value.field.choices)
+    field = value.field
+    reason = f'A rule cannot compare "{field.name}" by {operator.name}: only the database can'
+    raise invalid_query(
+        reason, collection=field.collection, field=field.name, operator=operator.name
+    )
+
+
+def _position(choices: Sequence[str], value: object) -> int:
+    """Return the position of a value in the order of its enum."""
+    if value not in choices:
+        raise ValueError(not_one_of(choices))
+    return choices.index(str(value))
 
 
 def _fixed_values(operands: Sequence[Operand]) -> tuple[object, ...] | None:

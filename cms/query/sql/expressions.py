@@ -236,16 +236,29 @@ def operator_test(test: TypedTest, level: int) -> Fragment:
             cast = test.value.index_cast
         value = _same_type(value, test.value, cast)
     operands = [operand(item, operator.operand_kind, cast, level) for item in test.operands]
-    # By the columns, which an index serves, and not by their text.
-    if test.value.field.parts and test.value.when is None and operator.name in _KEY_TESTS:
-        return _KEY_TESTS[operator.name](test.value.field, alias(level), *operands)
+    if test.value.field.parts and operator.trait is Trait.EQUALITY:
+        return _key_test(test, level, operands[0])
     # JSON and lists have templates of their own for emptiness and entries.
     if operator.json_sql and Trait.JSON in test.value.type.traits:
         return fill(operator.json_sql, value, *operands)
     return fill(operator.sql, value, *operands)
 
 
-_KEY_TESTS = {"_eq": key_equals, "_in": key_is_any}
+def _key_test(test: TypedTest, level: int, operand: Fragment) -> Fragment:
+    """Print a comparison of a key of several columns: by these, as equal keys may differ as texts.
+
+    An index serves them, too.
+    """
+    field = test.value.field
+    row = alias(level)
+    is_list = test.operator.operand_kind is OperandKind.LIST
+    condition = (key_is_any if is_list else key_equals)(field, row, operand)
+    if not test.operator.is_negated:
+        return masked(condition, test.value.when, level)
+    # A key is null where one of its columns is.
+    shape = "CASE WHEN ({0}) IS NOT NULL THEN NOT {1} END"
+    other = masked(fill(shape, key_order(field, row), condition), test.value.when, level)
+    return fill("(cardinality({0}) = 0 OR {1})", operand, other) if is_list else other
 
 
 def json_test(test: JsonTest, level: int) -> Fragment:

@@ -24,6 +24,7 @@ from cms.schema.types.field_type import (
     Search,
     Trait,
     ValueSize,
+    comparing,
     count_entries,
 )
 
@@ -62,6 +63,13 @@ def parse_text(value: object) -> str:
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return str(value)
     raise ValueError(NO_STRING)
+
+
+def lower_text(text: str) -> str:
+    """Return a text in lower case as PostgreSQL makes it: each character becomes one character."""
+    # Python would make two characters of some, such as the Turkish capital dotted I, and the text
+    # would then differ from the result of PostgreSQL's `lower()`.
+    return "".join(character.lower()[0] for character in text)
 
 
 def parse_unknown(value: object) -> str:
@@ -148,7 +156,11 @@ TEXT = FieldType(
 _OWN_COMPARISONS = frozenset({Trait.EQUALITY, Trait.ORDER, Trait.SORTING})
 # Its own operators ignore case.
 CITEXT = replace(
-    TEXT, write_sql="{0}::{1}", base_types=("citext",), own_comparisons=_OWN_COMPARISONS
+    TEXT,
+    comparable=comparing(parse_text, lower_text),
+    write_sql="{0}::{1}",
+    base_types=("citext",),
+    own_comparisons=_OWN_COMPARISONS,
 )
 STRING = replace(
     TEXT,

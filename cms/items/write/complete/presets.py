@@ -22,7 +22,7 @@ from cms.query.language.ast import (
 from cms.query.language.literals import parse_variable
 from cms.query.plan.bindings import Placeholder, bind_values, unchanged
 from cms.schema.model import Collection, Field
-from cms.schema.payload import MutableRowValues, RowValues, converter
+from cms.schema.payload import MutableRowValues, RowValues, converter, values_by_column
 from cms.store.context import RequestContext
 
 log = logging.getLogger(__name__)
@@ -59,11 +59,11 @@ class PresetBinder:
             for name, value in self.bound(grant).items():
                 field = collection.fields.get(name)
                 # A field may have gone, or lost its column, since the permission was written.
-                if field is None or field.column is None or name in sent:
+                if field is None or not field.has_value or name in sent:
                     continue
                 if name in never_preset:
                     raise _refuse(grant, field, "no preset sets it")
-                values[name] = _column_value(grant, field, value)
+                values |= values_by_column(field, _column_value(grant, field, value))
                 payload[name] = value
         return RowPresets(payload, values)
 

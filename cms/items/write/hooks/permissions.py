@@ -111,7 +111,7 @@ def _preset_problems(collection: Collection, presets: object) -> Iterator[str]:
             yield f'No preset sets "{name}" of users'
             continue
         field = collection.fields.get(name)
-        if field is None or field.column is None or value is None:
+        if field is None or not field.has_value or value is None:
             continue
         # A variable can only be checked when an item is written.
         if isinstance(value, str) and value.startswith("$"):

@@ -34,7 +34,7 @@ from cms.items.write.transaction.rows import (
     reserve_revisions,
     update_rows,
 )
-from cms.schema.payload import MutableRowValues, RowValues, column_values
+from cms.schema.payload import MutableRowValues, RowValues, values_by_column
 from cms.store.table_hooks import keys_of
 
 
@@ -145,7 +145,7 @@ class _SequenceRun:
             for number, target_number in reference.pairs:
                 if number not in copies:
                     copies[number] = dict(filled[number])
-                copies[number] |= column_values(reference.field, column[target_number])
+                copies[number] |= values_by_column(reference.field, column[target_number])
         for number, values in copies.items():
             filled[number] = values
         return filled

@@ -67,7 +67,7 @@ class Problems:
 def key_change_problem(collection: Collection) -> Problem:
     """Return the problem of an item whose key a flow has changed, which only names the item."""
     reason = "a flow cannot change the primary key of an item"
-    return invalid_item(reason, collection.name, collection.key_name)
+    return invalid_item(reason, collection.name, collection.key_name or None)
 
 
 def no_target_problem(collection: Collection, name: str, collection_field: str) -> Problem:

@@ -53,8 +53,10 @@ class StoredRows(NamedTuple):
         else:
             stored = {} if key is None else collection.key_values(key)
             for name in collection.key_names:
-                # A key of null is no change.
-                if changes.get(name) in (None, stored.get(name)):
+                value = changes.get(name)
+                # A key of one column may be sent as null, which leaves it as it is.
+                is_left_out = value is None and bool(collection.key_name)
+                if is_left_out or value == stored.get(name):
                     changes.pop(name, None)
         # Values that are already stored are not written, and take no permission.
         if self.unchanged:
@@ -191,8 +193,8 @@ class ResolvedToMany:
 
 def deletes_dropped(link: Link, elements: Collection) -> bool:
     """Tell whether rows that leave the list of a relation are deleted, and not only unlinked."""
-    # A row whose key holds the column to its owner is none without it.
-    holds_owner = any(part.name in elements.key_names for part in link.far.key_fields)
+    # A row whose key holds the columns to its owner is none without it.
+    holds_owner = all(part.name in elements.key_names for part in link.far.key_fields)
     return holds_owner or link.relation.one_deselect_action == "delete"
 
 
