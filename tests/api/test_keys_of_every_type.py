@@ -47,6 +47,9 @@ KEYS = {
     "enum": Key("size_of_hat", "large"),
     "money": Key("money", "$1,000.50", (1000.5,)),
     "bigInteger": Key("bigint", -(2**63), (str(-(2**63)),)),
+    "endless timestamp": Key("timestamptz", "infinity"),
+    "early datetime": Key("timestamp", "-000043-03-15T00:00:00.500"),
+    "not a number": Key("numeric", "NaN"),
 }
 
 

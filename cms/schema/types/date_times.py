@@ -222,10 +222,47 @@ def _with_era(moment: CalendarMoment, text: str) -> str:
     return f"{-year:04}{text[4:]} BC"
 
 
-def _shown_default(literal: str) -> object:
-    moment = datetime.fromisoformat(literal).astimezone(UTC)
-    timespec = "microseconds" if moment.microsecond % 1000 else "milliseconds"
-    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
+def _shown_date(stored: str) -> str:
+    day = _date(stored)
+    return _endless_text(day) or _with_iso_year(day, day.shifted.date().isoformat())
+
+
+def _shown_time(stored: str) -> str:
+    hour, minute, second, microsecond = _time(stored)
+    if hour == 24:
+        return "24:00:00"
+    return time(hour, minute, second).isoformat() + _shown_fraction(microsecond)
+
+
+def _shown_datetime(stored: str) -> str:
+    moment = _datetime(stored)
+    return _endless_text(moment) or _with_iso_year(moment, _shown_moment(moment.shifted))
+
+
+def _shown_timestamp(stored: str) -> str:
+    moment = _timestamp(stored)
+    text = _shown_moment(moment.shifted, no_fraction=".000")
+    return _endless_text(moment) or _with_iso_year(moment, f"{text}Z")
+
+
+def _shown_moment(moment: datetime, *, no_fraction: str = "") -> str:
+    seconds = moment.isoformat(timespec="seconds")
+    return seconds + (_shown_fraction(moment.microsecond) or no_fraction)
+
+
+def _shown_fraction(microsecond: int) -> str:
+    if not microsecond:
+        return ""
+    if microsecond % 1000:
+        return f".{microsecond:06}"
+    return f".{microsecond // 1000:03}"
+
+
+def _with_iso_year(moment: CalendarMoment, text: str) -> str:
+    """Return the text of a moment, made of `shifted`, as answers show it."""
+    if not moment.cycle:
+        return text
+    return f"{moment.shifted.year + _CYCLE * int(moment.cycle):+07}{text[4:]}"
 
 
 def _part(name: str) -> Callable[[CalendarMoment], int | None]:
@@ -271,6 +308,7 @@ DATE = FieldType(
     traits=_MOMENT_TRAITS,
     parse=parse_date,
     comparable=_date,
+    read_default=_shown_date,
     functions=_DATE_FUNCTIONS,
     cast="date",
     json_sql="system_date_text({0})",
@@ -285,6 +323,7 @@ TIME = FieldType(
     traits=_MOMENT_TRAITS,
     parse=parse_time,
     comparable=_time,
+    read_default=_shown_time,
     functions=_time_functions("{0}", attrgetter),
     cast="time",
     json_sql="system_time_text({0})",
@@ -299,7 +338,7 @@ DATETIME = FieldType(
     traits=_MOMENT_TRAITS,
     parse=parse_datetime,
     comparable=_datetime,
-    read_default=parse_datetime,
+    read_default=_shown_datetime,
     functions={**_DATE_FUNCTIONS, **_time_functions("{0}", _part)},
     cast="timestamp",
     json_sql="system_datetime_text({0})",
@@ -314,7 +353,7 @@ TIMESTAMP = replace(
     name="timestamp",
     parse=parse_timestamp,
     comparable=_timestamp,
-    read_default=_shown_default,
+    read_default=_shown_timestamp,
     functions={**_date_functions(_IN_UTC), **_time_functions(_IN_UTC, _part)},
     cast="timestamptz",
     json_sql="system_timestamp_text({0})",

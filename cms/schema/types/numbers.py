@@ -195,6 +195,11 @@ def _is_true(text: str) -> bool:
     return text == "true"
 
 
+def _shown_number(stored: str) -> object:
+    # JSON has no NaN and no infinity: answers show them as texts.
+    return stored if stored in _NOT_FINITE else jsontext.loads_stored(stored)
+
+
 def _extreme_numbers(values: Sequence[int]) -> Iterable[int]:
     return min(values), max(values)
 
@@ -285,7 +290,7 @@ FLOAT = FieldType(
     traits=_NUMBER_TRAITS,
     parse=parse_float,
     comparable=_comparable(parse_float, float),
-    read_default=jsontext.loads_stored,
+    read_default=_shown_number,
     cell=Cell.NUMBER,
     search=Search.EQUAL,
     cast="double precision",
