@@ -131,6 +131,10 @@ def _key_type(parts: tuple[Field, ...]) -> FieldType:
             raise ValueError("no value of a key may be null")
         return text
 
+    def comparable(value: object) -> tuple[object, ...]:
+        pairs = zip(parts, key_values(parse(value)), strict=True)
+        return tuple((part.type.comparable or part.type.parse)(text) for part, text in pairs)
+
     def read(text: str) -> list[object]:
         pairs = zip(parts, key_values(text), strict=True)
         return [part.type.read_default(value) for part, value in pairs]
@@ -139,6 +143,7 @@ def _key_type(parts: tuple[Field, ...]) -> FieldType:
         name=ALIAS.name,
         traits=frozenset({Trait.NULL, Trait.EQUALITY, Trait.SORTING}),
         parse=parse,
+        comparable=comparable,
         read_default=read,
         cast="text",
         size=ValueSize.LONG if any(map(_is_long, parts)) else ValueSize.SHORT,

@@ -244,6 +244,8 @@ class Collection:
     """The name of the primary key; empty without one, and for one of several columns."""
     key_names: tuple[str, ...] = field(init=False, compare=False)
     """The names of the primary key's columns, in the order of the constraint."""
+    references: tuple[Field, ...] = field(init=False, compare=False)
+    """The fields of foreign keys of several columns."""
     is_singleton: bool = field(init=False, compare=False)
     writable_actions: frozenset[str] = field(init=False, compare=False)
     """Those of `WRITE_ACTIONS` that items can be written by.
@@ -258,6 +260,8 @@ class Collection:
         names = tuple(field.name for field in key.key_fields) if key else ()
         object.__setattr__(self, "key_name", key.name if key else "")
         object.__setattr__(self, "key_names", names)
+        references = tuple(field for field in self.fields.values() if field.parts)
+        object.__setattr__(self, "references", references)
         object.__setattr__(self, "writable_actions", _writable_actions(self))
         object.__setattr__(self, "is_singleton", bool(self.meta and self.meta.get("singleton")))
 

@@ -77,7 +77,6 @@ class ItemParser:
         self._choices = choices
         self._names = names
         self._converters: dict[str, Parse] = {}
-        self._references = [field for field in collection.fields.values() if field.parts]
 
     @property
     def reveals_missing(self) -> bool:
@@ -104,10 +103,28 @@ class ItemParser:
                 values[name] = None if value is None else convert(value)
             except ValueError as error:
                 self._refuse(parsed, name, value, error)
-        for reference in self._references:
-            if reference.name in values:
-                values |= column_values(reference, values.pop(reference.name))
+        references = [field for field in self._collection.references if field.name in values]
+        # Null last: columns that another one sets are no contradiction to it.
+        for reference in sorted(references, key=lambda field: values[field.name] is None):
+            if not self._set_columns(values, reference, values.pop(reference.name)):
+                reason = "it contradicts what is sent for its columns"
+                problem = invalid_item(reason, self._collection.name, reference.name)
+                parsed.problems.append(problem)
         return parsed
+
+    def _set_columns(self, values: MutableRowValues, reference: Field, key: str | None) -> bool:
+        """Set the columns of a reference, and tell whether what was sent for them is the same."""
+        columns = column_values(reference, key)
+        if key is None:
+            # It is null while one of its columns is: where it is sent back, the others stay.
+            for name, value in columns.items():
+                values.setdefault(name, value)
+            return any(values.get(part.name) is None for part in reference.parts)
+        for part in reference.parts:
+            value = columns[part.name]
+            if not _are_equal(part, values.setdefault(part.name, value), value):
+                return False
+        return True
 
     def read_columns(self, items: Sequence[object]) -> list[MutableRowValues] | None:
         """Return the values of items as `read` does, column by column, which takes less time.
@@ -234,12 +251,21 @@ def converter(field: Field) -> Parse:
 
 def column_values(field: Field, value: str | None) -> MutableRowValues:
     """Return the values of the columns of a field: one, or several of the text of a key."""
-    names = [part.name for part in field.key_fields]
     if not field.parts:
         return {field.name: value}
     if value is None:
-        return dict.fromkeys(names)
+        # A column that other references share often takes no null: the others make it none.
+        nullable = [part for part in field.parts if part.column and part.column.is_nullable]
+        return dict.fromkeys(part.name for part in nullable or field.parts)
+    names = [part.name for part in field.parts]
     return dict(zip(names, key_values(value), strict=True))
+
+
+def _are_equal(field: Field, text: str | None, other: str | None) -> bool:
+    if text is None or other is None:
+        return text == other
+    read = field.type.comparable or field.type.parse
+    return bool(read(text) == read(other))
 
 
 def _parse_names(value: object) -> str:

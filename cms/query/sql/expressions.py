@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from cms.fragment import EMPTY, Fragment, concat, fill, join, name, optional, param, quoted, text
-from cms.query.language.operators import OperandKind
+from cms.query.language.operators import OperandKind, Operator
 from cms.query.plan.alternatives import (
     MAX_JOINED_SUBSELECTS,
     count_subselects,
@@ -232,16 +232,34 @@ def operator_test(test: TypedTest, level: int) -> Fragment:
             cast = test.value.index_cast
         value = _same_type(value, test.value, cast)
     operands = [operand(item, operator.operand_kind, cast, level) for item in test.operands]
-    # By the columns, which an index serves, and not by their text.
-    if test.value.field.parts and test.value.when is None and operator.name in _KEY_TESTS:
-        return _KEY_TESTS[operator.name](test.value.field, alias(level), *operands)
+    if test.value.field.parts and operator.name in _KEY_TESTS:
+        return _key_test(test.value, operator, level, operands)
     # JSON and lists have templates of their own for emptiness and entries.
     if operator.json_sql and Trait.JSON in test.value.type.traits:
         return fill(operator.json_sql, value, *operands)
     return fill(operator.sql, value, *operands)
 
 
-_KEY_TESTS = {"_eq": key_equals, "_in": key_is_any}
+_KEY_TESTS = {"_eq": key_equals, "_neq": key_equals, "_in": key_is_any, "_nin": key_is_any}
+
+
+def _key_test(
+    value: Value, operator: Operator, level: int, operands: Sequence[Fragment]
+) -> Fragment:
+    """Print a test of a key of several columns by these columns.
+
+    An index serves them, and equal values may have different texts.
+    """
+    is_key = _KEY_TESTS[operator.name](value.field, alias(level), *operands)
+    if operator.name == "_neq":
+        return fill("({0} IS NOT NULL AND NOT {1})", expression(value, level), is_key)
+    # No value is among those of an empty list, null included.
+    if operator.name == "_nin":
+        shape = "(({0} IS NOT NULL AND NOT {1}) OR cardinality({2}) = 0)"
+        return fill(shape, expression(value, level), is_key, *operands)
+    if value.when is None:
+        return is_key
+    return join_conditions([predicate(value.when, level), is_key], " AND ", TRUE)
 
 
 def json_test(test: JsonTest, level: int) -> Fragment:
