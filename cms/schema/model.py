@@ -132,6 +132,13 @@ class Field:
         return self.parts or (self,)
 
     @property
+    def set_fields(self) -> tuple[Field, ...]:
+        """Those of `key_fields` that writes set: the database fills generated columns of keys."""
+        if not self.parts:
+            return (self,)
+        return tuple(part for part in self.parts if part.column and not part.column.is_generated)
+
+    @property
     def choices(self) -> tuple[str, ...]:
         """The values of an enum type; empty for any other type."""
         return (self.column and self.column.choices) or ()

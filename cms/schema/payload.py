@@ -120,9 +120,9 @@ class ItemParser:
             for name, value in columns.items():
                 values.setdefault(name, value)
             return any(values.get(part.name) is None for part in reference.parts)
-        for part in reference.parts:
+        for part in reference.set_fields:
             value = columns[part.name]
-            if not _are_equal(part, values.setdefault(part.name, value), value):
+            if not are_equal(part, values.setdefault(part.name, value), value):
                 return False
         return True
 
@@ -250,18 +250,28 @@ def converter(field: Field) -> Parse:
 
 
 def column_values(field: Field, value: str | None) -> MutableRowValues:
-    """Return the values of the columns of a field: one, or several of the text of a key."""
+    """Return the values that writes set in the columns of a field, which may be a key."""
     if not field.parts:
         return {field.name: value}
+    parts = field.set_fields
     if value is None:
         # A column that other references share often takes no null: the others make it none.
-        nullable = [part for part in field.parts if part.column and part.column.is_nullable]
-        return dict.fromkeys(part.name for part in nullable or field.parts)
+        nullable = [part for part in parts if part.column and part.column.is_nullable]
+        return dict.fromkeys(part.name for part in nullable or parts)
+    values = stored_values(field, value)
+    return {part.name: values[part.name] for part in parts}
+
+
+def stored_values(field: Field, text: str) -> MutableRowValues:
+    """Return what a row holds in the columns of a field whose value has this text."""
+    if not field.parts:
+        return {field.name: text}
     names = [part.name for part in field.parts]
-    return dict(zip(names, key_values(value), strict=True))
+    return dict(zip(names, key_values(text), strict=True))
 
 
-def _are_equal(field: Field, text: str | None, other: str | None) -> bool:
+def are_equal(field: Field, text: str | None, other: str | None) -> bool:
+    """Tell whether two texts are of one value of a field."""
     if text is None or other is None:
         return text == other
     read = field.type.comparable or field.type.parse

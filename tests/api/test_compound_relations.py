@@ -134,7 +134,8 @@ def test_elements_of_lists_and_keys_are_taken_as_they_are_read(stage: Stage) -> 
 
 
 def test_a_reference_and_its_columns_are_sent_back_as_they_were_read(api: Client) -> None:
-    partial, path = api.get("/items/shipments/2").data, "/items/shipments/2"
+    path = "/items/shipments/2"
+    partial = api.get(path).data
     assert (partial["item_line"], partial["order_items"]) == (2, None)
     for item in (partial, {"order_items": None, "item_line": 2}, {"order_items": None}):
         item = api.patch(path, {**item, "note": "changed"}).data
