@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Refused, abbreviated, invalid_payload
-from cms.fragment import Fragment, commas, concat, fill, join, name, optional, param, text
+from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, optional, param, text
 from cms.schema.defaults import computed_default
 from cms.schema.definitions import FieldDefinition
 from cms.schema.model import Column, Field, ForeignKey
@@ -251,8 +251,10 @@ def add_unique(table: str, column: str) -> Fragment:
 
 def add_foreign_key(constraint: ForeignKey, *, checked: bool = True) -> Fragment:
     """Print a foreign key; without `checked` it holds for rows that are written later only."""
+    named = concat(" CONSTRAINT ", name(constraint.name)) if constraint.name else EMPTY
     return fill(
-        "ALTER TABLE {0} ADD FOREIGN KEY ({1}) REFERENCES {2} ({3}) ON UPDATE {4} ON DELETE {5}{6}",
+        "ALTER TABLE {0} ADD{7} FOREIGN KEY ({1}) REFERENCES {2} ({3}) ON UPDATE {4} ON DELETE "
+        "{5}{6}",
         name(constraint.table),
         commas(map(name, constraint.columns)),
         name(constraint.foreign_table),
@@ -260,6 +262,7 @@ def add_foreign_key(constraint: ForeignKey, *, checked: bool = True) -> Fragment
         text(constraint.on_update),
         text(constraint.on_delete),
         optional(" NOT VALID", when=not checked),
+        named,
     )
 
 

@@ -372,11 +372,12 @@ _NUMBER_SIZES = ("numeric_precision", "numeric_scale")
 
 
 def in_our_words(
-    payload: Mapping[str, object], field_type: FieldType | None
+    payload: Mapping[str, object], field_type: FieldType | None, *, is_part_of_key: bool = False
 ) -> Mapping[str, object]:
     """Return the body of a field of a type with settings that mean something for that type.
 
-    What cannot be read stays as it is, to be refused.
+    What cannot be read stays as it is, to be refused. `is_part_of_key` tells that the column is one
+    of several of the primary key.
     """
     result = dict(payload)
     meta = payload.get("meta")
@@ -384,7 +385,7 @@ def in_our_words(
         result["meta"] = {**meta, "special": _markers(meta["special"], field_type)}
     schema = payload.get("schema")
     if isinstance(schema, Mapping) and field_type is not None:
-        result["schema"] = _column_settings(schema, field_type)
+        result["schema"] = _column_settings(schema, field_type, is_part_of_key=is_part_of_key)
     return result
 
 
@@ -398,13 +399,17 @@ def _markers(special: list[object], field_type: FieldType | None) -> list[object
     return result
 
 
-def _column_settings(schema: Mapping[str, object], field_type: FieldType) -> dict[str, object]:
+def _column_settings(
+    schema: Mapping[str, object], field_type: FieldType, *, is_part_of_key: bool
+) -> dict[str, object]:
     settings = without(schema, ("length", *_meaningless(schema, field_type)))
     length = schema.get("length")
     if length is not None and "max_length" in field_type.size_settings:
         settings.setdefault("max_length", length)
     # A key is unique, and what makes a column unique is an index.
     for implying, implied in (("is_primary_key", "is_unique"), ("is_unique", "is_indexed")):
+        if is_part_of_key and implying == "is_primary_key":
+            continue
         if settings.get(implying) is True and implied in settings:
             settings[implied] = True
     return settings

@@ -209,11 +209,12 @@ def edited(snapshot: SchemaSnapshot, diff: Diff) -> SchemaSnapshot:
     problems: list[Problem] = []
     for entry in diff.entries:
         records = sections[entry.section]
+        is_part_of_key = _is_part_of_key(records.get(entry.name))
         record = _edited_record(records.get(entry.name), entry)
         if record is None:
             records.pop(entry.name, None)
             continue
-        record = in_words_of_service(record, entry.section)
+        record = in_words_of_service(record, entry.section, is_part_of_key=is_part_of_key)
         records[entry.name] = record
         written[entry.section][entry.name] = record
         problems += _problems_of_edited(record, entry)
@@ -224,6 +225,14 @@ def edited(snapshot: SchemaSnapshot, diff: Diff) -> SchemaSnapshot:
     if problems:
         raise combined(problems)
     return SchemaSnapshot(sections)
+
+
+def _is_part_of_key(record: Record | None) -> bool:
+    """Tell whether the column of a field is one of several of the primary key."""
+    schema = record.get("schema") if record else None
+    if not isinstance(schema, Mapping):
+        return False
+    return schema.get("is_primary_key") is True and schema.get("is_unique") is False
 
 
 def _edited_record(record: Record | None, entry: DiffEntry) -> Record | None:

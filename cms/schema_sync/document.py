@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from cms.errors import (
 )
 from cms.mappings import without
 from cms.schema.definitions import in_our_words
+from cms.schema.keys import TO_ONE
 from cms.schema.meta_settings import (
     COLLECTION_META,
     COLLECTION_SCHEMA,
@@ -139,6 +141,7 @@ def parse_section(
     if not isinstance(payload, list):
         problems.append(setting_problem(section, NO_ARRAY))
         return records
+    key_counts = Counter(map(_owner_of_key, payload))
     for index, record in enumerate(payload):
         if len(problems) >= MAX_PROBLEMS:
             break  # an answer has no room for more
@@ -146,7 +149,8 @@ def parse_section(
             problems.append(setting_problem(f"{section}[{index}]", NO_OBJECT))
             continue
         path = path_of(record, section, index)
-        record = in_words_of_service(record, section)
+        is_part_of_key = key_counts[_owner_of_key(record)] > 1
+        record = in_words_of_service(record, section, is_part_of_key=is_part_of_key)
         record_problems = problems_of_record(record, section, path)
         if not record_problems and record_name(section, record) in records:
             record_problems.append(setting_problem(path, REPEATED))
@@ -157,12 +161,26 @@ def parse_section(
     return records
 
 
-def in_words_of_service(record: Record, section: str) -> Record:
-    """Return a record with the words that the records of the structure have."""
+def _owner_of_key(record: object) -> str | None:
+    """Return the collection of a field that is a key or a part of one, None for others."""
+    if not isinstance(record, Mapping):
+        return None
+    schema = record.get("schema")
+    if not isinstance(schema, Mapping) or schema.get("is_primary_key") is not True:
+        return None
+    return str(record.get("collection"))
+
+
+def in_words_of_service(record: Record, section: str, *, is_part_of_key: bool = False) -> Record:
+    """Return a record with the words that the records of the structure have.
+
+    `is_part_of_key` tells that a column is one of several of the primary key.
+    """
     field_type = type_named(record.get("type"))
     if section != FIELDS or field_type is None:
         return record
-    return dict(in_our_words({**record, "type": field_type.name}, field_type))
+    record = {**record, "type": field_type.name}
+    return dict(in_our_words(record, field_type, is_part_of_key=is_part_of_key))
 
 
 def path_of(record: Record, section: str, index: int) -> str:
@@ -194,13 +212,21 @@ def _problems_of_structure(record: Record, section: str, path: str) -> list[Prob
     collection = record.get("collection")
     if isinstance(collection, str) and is_system(collection):
         raise fixed_structure(collection)
-    parse_settings(record.get("meta"), shape.meta, f"{path}.meta", problems)
+    parse_settings(_settings_of(record), shape.meta, f"{path}.meta", problems)
     parse_settings(record.get("schema"), shape.schema, f"{path}.schema", problems)
     if section == FIELDS:
         problems += _problems_of_field(record, path)
     if section == RELATIONS:
         problems += _problems_of_text(record, "related_collection", path)
     return problems
+
+
+def _settings_of(record: Record) -> object:
+    """Return `meta` without the columns of a foreign key of several, which it only tells."""
+    meta = record.get("meta")
+    if isinstance(meta, Mapping) and meta.get("special") == [TO_ONE]:
+        return without(meta, ("columns",))
+    return meta
 
 
 def _problems_of_field(record: Record, path: str) -> list[Problem]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from cms.database.connections import Transaction
 from cms.errors import Problem, Refused, abbreviated, collect_problems, invalid_payload
+from cms.mappings import without
 from cms.schema import ddl
 from cms.schema.defaults import has_unsettable_default
 from cms.schema.definitions import (
@@ -53,6 +54,9 @@ def alter(
         alter_column(transaction, alteration, field.column)
     # GET answers null for a field without a record: sending that back creates no record.
     if payload.get("meta") is not None or meta:
+        # Without its marker the record would be that of another alias.
+        if field.parts:
+            meta = MetaSettings({**meta, "special": list(field.special)})
         metadata.save_field_record(transaction, owner.name, field.name, meta)
 
 
@@ -105,6 +109,12 @@ def rename_field(
     transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue
 ) -> None:
     """Rename a field, and every reference to it."""
+    if field.parts:
+        raise invalid_payload(
+            f'"{field.name}" is named after the table that its columns point to',
+            field="field",
+            value=abbreviated(name),
+        )
     if reason := invalid_field_name_reason(name, is_alias=field.column is None):
         raise invalid_payload(f"field: {reason}", field="field", value=abbreviated(name))
     owner = catalogue.collections[field.collection]
@@ -129,8 +139,10 @@ def _parse(field: Field, payload: Mapping[str, object], problems: list[Problem])
     """Return the change that a body asks for; raises `Refused` if it cannot be read."""
     problems += unknown_keys(payload, FIELD_KEYS)
     field_type = collect_problems(problems, lambda: _type_of(payload, field))
-    payload = in_our_words(payload, field_type)
-    meta = parse_settings(payload.get("meta"), FIELD_META, "meta", problems)
+    column = field.column
+    is_part_of_key = column is not None and column.is_primary_key and not column.is_unique
+    payload = in_our_words(payload, field_type, is_part_of_key=is_part_of_key)
+    meta = parse_settings(_sent_meta(payload, field), FIELD_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, "schema", problems)
     if problems or field_type is None:
         raise Refused(problems)
@@ -142,6 +154,15 @@ def _parse(field: Field, payload: Mapping[str, object], problems: list[Problem])
     if is_unique and _is_of_pending_build(payload, "is_indexed", "unique_build"):
         schema.pop("is_indexed", None)
     return Alteration(field, field_type, meta, schema)
+
+
+def _sent_meta(payload: Mapping[str, object], field: Field) -> object:
+    """Return `meta` without the columns of a foreign key of several, which never change."""
+    meta = payload.get("meta")
+    columns = [part.name for part in field.parts]
+    if isinstance(meta, Mapping) and columns and meta.get("columns") == columns:
+        return without(meta, ("columns",))
+    return meta
 
 
 def _is_of_pending_build(payload: Mapping[str, object], key: str, build: str) -> bool:
@@ -199,6 +220,11 @@ def _with_marker(alteration: Alteration) -> MetaSettings:
         return meta
     special = meta["special"] or []
     assert isinstance(special, list)
+    if field.parts:
+        if special != list(field.special):
+            reason = f"meta.special: that of this field is {', '.join(field.special)}"
+            raise invalid_payload(reason, field="meta.special")
+        return meta
     # Without a marker there would be nothing left of an alias.
     if field.column is None and not ALIAS_SPECIALS.intersection(special):
         reason = f"meta.special: an alias is one of {', '.join(sorted(ALIAS_SPECIALS))}"
@@ -280,7 +306,9 @@ def _fixed_settings(
         if key in changed:
             yield Inconsistency(f"schema.{key}", "it is fixed when the field is made")
     yield from hash_inconsistencies(field_type, None, changed)
-    is_unique = column.is_primary_key or changed.get("is_unique", column.is_unique)
+    # Of the columns of a key none has to be unique by itself.
+    is_key = column.is_primary_key and column.is_unique
+    is_unique = is_key or changed.get("is_unique", column.is_unique)
     if changed.get("is_indexed") is False and is_unique:
         yield Inconsistency("schema.is_indexed", "what makes a field unique is an index")
     yield from length_inconsistencies(field_type, changed)

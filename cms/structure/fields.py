@@ -44,6 +44,7 @@ from cms.structure.lookup import (
     require_table,
 )
 from cms.structure.record_changes import RecordKey
+from cms.structure.reference_names import follow_references
 from cms.structure.structure_history import (
     NamedRecord,
     recording,
@@ -194,6 +195,12 @@ def remove(
         raise invalid_payload(
             "The primary key cannot be deleted", collection=collection, field=name
         )
+    if field.parts:
+        raise invalid_payload(
+            f'"{name}" is a foreign key of several columns, and goes with it',
+            collection=collection,
+            field=name,
+        )
     # An alias has nothing to drop.
     if field.column:
         require_table(owner, "columns")
@@ -204,6 +211,7 @@ def remove(
         transaction.execute_ddl(ddl.drop_column(collection, name))
     # By the catalogue as it was: stored rules still name the field.
     metadata.delete_field_records(transaction, collection, name, catalogue=catalogue)
+    follow_references(transaction, catalogue)
 
 
 def _named(collection: str, field: object, *, former: str | None = None) -> NamedRecord:

@@ -84,6 +84,20 @@ def test_such_relations_are_filtered_by(api: Client, filter: Json, notes: list[s
     assert api.search("/items/order_items", counted).data == [{"line": 2}]
 
 
+@pytest.mark.parametrize(
+    "filter",
+    [
+        "[_eq]=17&filter[order_items][_eq]=2",
+        "[_eq][0]=17&filter[order_items][_eq][1]=2",
+        "[_eq]=17,2",
+        "[_in][0]=17,2&filter[order_items][_in][1]=18,1",
+    ],
+)
+def test_query_strings_hold_such_keys(api: Client, filter: str) -> None:
+    found = api.get(f"/items/shipments?fields=note&filter[order_items]{filter}").data
+    assert found == [{"note": "sent"}]
+
+
 @pytest.mark.parametrize("operand", [[17], [17, 2, 3], [], [[17, 2]], [17, None], ["$NOW", 1], 17])
 def test_filters_by_what_is_no_key_are_refused(api: Client, operand: object) -> None:
     for filter in ({"_eq": operand}, {"_in": [operand]}):

@@ -188,14 +188,16 @@ class QueryShape(NamedTuple):
         """Return the literals of the parsed shape with the operands in their gaps."""
         if not self.operands:
             return literals
-        filled: list[object] = []
-        for literal in literals:
-            if isinstance(literal, OperandGap):
-                operand = self.operands[literal.index]
-                filled.append(JsonText(operand) if literal.is_json else operand)
-            else:
-                filled.append(literal)
-        return tuple(filled)
+        return tuple(map(self._filled, literals))
+
+    def _filled(self, literal: object) -> object:
+        if isinstance(literal, OperandGap):
+            operand = self.operands[literal.index]
+            return JsonText(operand) if literal.is_json else operand
+        # A key of several columns whose values are several parameters of one name.
+        if isinstance(literal, tuple):
+            return tuple(map(self._filled, literal))
+        return literal
 
 
 def shape_of(query_string: str) -> QueryShape:

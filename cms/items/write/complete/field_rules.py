@@ -91,7 +91,7 @@ def field_rules(collection: Collection, catalogue: Catalogue) -> FieldRules:
     return FieldRules(
         validations,
         conditions,
-        bool(rules),
+        bool(rules or conditions),
         frozenset(caller_paths),
         defaults,
         frozenset(computed),
@@ -124,7 +124,8 @@ def _conditions_of_fields(
     """
     for field in collection.fields.values():
         meta = field.meta or {}
-        if meta.get("conditions"):
+        # Whether a column is required is tried without rules (`AutoFields`).
+        if meta.get("conditions") or (field.parts and meta.get("required")):
             yield FieldConditions(field, _conditions(field, meta, collection, catalogue))
 
 

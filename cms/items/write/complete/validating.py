@@ -54,7 +54,10 @@ class PayloadValidator:
         values = self._with_references(collection, row.payload, row)
         rule_context = self._rule_context(rules.caller_paths, is_creation=row.is_new)
         # A change leaves what is stored: defaults are of new rows only.
-        unsent_values = filled_values(rules, row.values) if row.is_new else {}
+        unsent_values: Json = {}
+        if row.is_new:
+            filled = filled_values(rules, row.values)
+            unsent_values = self._with_references(collection, filled, row)
         rule_context = replace(rule_context, unsent_values=unsent_values)
         # Validations skip fields without any value, even those of a new item.
         problems = rules.validation_problems(values, replace(rule_context, is_creation=False))
@@ -94,7 +97,11 @@ class PayloadValidator:
         contents = fetch_fragment(fetch, item_contents(collection, keys), self._context.bindings())
         stored: dict[object, Any] = {}
         for key, content in contents:
-            stored[key] = jsontext.loads_stored(content)
+            item = jsontext.loads_stored(content)
+            assert isinstance(item, dict)
+            stored[key] = with_references(
+                collection, item, self._context.snapshot.catalogue, is_new=True
+            )
         # The whole item is known here: a field that it lacks is an empty one.
         rule_context = self._rule_context(rules.caller_paths, is_creation=True)
         for row in rows:
