@@ -196,9 +196,9 @@ class _Parser:
                 tally.add(1, "patterns", maximum=MAX_PATTERNS, parameter=path[0])
                 return OperatorTest(operator, (self.literals.literal(_pattern(value, path)),))
             case _:
-                values = as_list(value) if operator in _KEY_OPERATORS else value
-                if isinstance(values, list):
-                    return OperatorTest(operator, (self.literals.literal(_key(values, path)),))
+                parts = as_list(value) if operator in _KEY_OPERATORS else value
+                if isinstance(parts, list):
+                    return OperatorTest(operator, (self.literals.literal(_key(parts, path)),))
                 return OperatorTest(operator, (self._one_operand(value, path),))
 
     def _parse_list(
