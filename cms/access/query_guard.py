@@ -207,8 +207,10 @@ class QueryGuard:
         for name in query.groups:
             value = self.names.readable_value(name, view)
             if value.field.parts:
-                # Without their names, which may be hidden.
-                reason = f'"{name.written}" has several columns: group by each of these'
+                reason = f'"{name.written}" has several columns: group by them'
+                columns = [part.name for part in value.field.parts]
+                if all(map(view.includes, columns)):
+                    reason = f"{reason}, {', '.join(columns)}"
                 raise invalid_query(reason, parameter="groupBy")
             yield GuardedGroup(value.key or name.key, value)
 

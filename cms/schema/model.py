@@ -132,6 +132,13 @@ class Field:
         return self.parts or (self,)
 
     @property
+    def set_fields(self) -> tuple[Field, ...]:
+        """Those of `key_fields` that writes set: the database fills generated columns of keys."""
+        if not self.parts:
+            return (self,)
+        return tuple(part for part in self.parts if part.column and not part.column.is_generated)
+
+    @property
     def choices(self) -> tuple[str, ...]:
         """The values of an enum type; empty for any other type."""
         return (self.column and self.column.choices) or ()
@@ -258,6 +265,8 @@ class Collection:
     """The name of the primary key; empty without one, and for one of several columns."""
     key_names: tuple[str, ...] = field(init=False, compare=False)
     """The names of the primary key's columns, in the order of the constraint."""
+    references: tuple[Field, ...] = field(init=False, compare=False)
+    """The fields of foreign keys of several columns."""
     is_singleton: bool = field(init=False, compare=False)
     writable_actions: frozenset[str] = field(init=False, compare=False)
     """Those of `WRITE_ACTIONS` that items can be written by.
@@ -272,6 +281,8 @@ class Collection:
         names = tuple(field.name for field in key.key_fields) if key else ()
         object.__setattr__(self, "key_name", key.name if key else "")
         object.__setattr__(self, "key_names", names)
+        references = tuple(field for field in self.fields.values() if field.parts)
+        object.__setattr__(self, "references", references)
         object.__setattr__(self, "writable_actions", _writable_actions(self))
         object.__setattr__(self, "is_singleton", bool(self.meta and self.meta.get("singleton")))
 

@@ -77,7 +77,6 @@ class ItemParser:
         self._choices = choices
         self._names = names
         self._converters: dict[str, Parse] = {}
-        self._references = [field for field in collection.fields.values() if field.parts]
 
     @property
     def reveals_missing(self) -> bool:
@@ -104,10 +103,28 @@ class ItemParser:
                 values[name] = None if value is None else convert(value)
             except ValueError as error:
                 self._refuse(parsed, name, value, error)
-        for reference in self._references:
-            if reference.name in values:
-                _set_columns(values, reference)
+        references = [field for field in self._collection.references if field.name in values]
+        # Null last: columns that another one sets are no contradiction to it.
+        for reference in sorted(references, key=lambda field: values[field.name] is None):
+            if not self._set_columns(values, reference, values.pop(reference.name)):
+                reason = "it contradicts what is sent for its columns"
+                problem = invalid_item(reason, self._collection.name, reference.name)
+                parsed.problems.append(problem)
         return parsed
+
+    def _set_columns(self, values: MutableRowValues, reference: Field, key: str | None) -> bool:
+        """Set the columns of a reference, and tell whether what was sent for them is the same."""
+        columns = column_values(reference, key)
+        if key is None:
+            # It is null while one of its columns is: where it is sent back, the others stay.
+            for name, value in columns.items():
+                values.setdefault(name, value)
+            return any(values.get(part.name) is None for part in reference.parts)
+        for part in reference.set_fields:
+            value = columns[part.name]
+            if not are_equal(part, values.setdefault(part.name, value), value):
+                return False
+        return True
 
     def read_columns(self, items: Sequence[object]) -> list[MutableRowValues] | None:
         """Return the values of items as `read` does, column by column, which takes less time.
@@ -232,28 +249,33 @@ def converter(field: Field) -> Parse:
     return bounded(parse, column.max_length, in_range)
 
 
-def _set_columns(values: MutableRowValues, reference: Field) -> None:
-    """Set the columns of a foreign key of several columns to its value."""
-    key = values.pop(reference.name)
-    # An item that is sent back as it was read may hold the one null that makes the key null.
-    is_null = any(part.name in values and values[part.name] is None for part in reference.parts)
-    if key is not None or not is_null:
-        values |= values_by_column(reference, key)
-
-
-def values_by_column(field: Field, value: str | None) -> MutableRowValues:
-    """Return the values of the columns of a field: one, or several of the text of a key.
-
-    A key is null where one of its columns is: those that take no null, as they are part of another
-    key too, keep their value.
-    """
+def column_values(field: Field, value: str | None) -> MutableRowValues:
+    """Return the values that writes set in the columns of a field, which may be a key."""
     if not field.parts:
         return {field.name: value}
+    parts = field.set_fields
+    if value is None:
+        # A column that other references share often takes no null: the others make it none.
+        nullable = [part for part in parts if part.column and part.column.is_nullable]
+        return dict.fromkeys(part.name for part in nullable or parts)
+    values = stored_values(field, value)
+    return {part.name: values[part.name] for part in parts}
+
+
+def stored_values(field: Field, text: str) -> MutableRowValues:
+    """Return what a row holds in the columns of a field whose value has this text."""
+    if not field.parts:
+        return {field.name: text}
     names = [part.name for part in field.parts]
-    if value is not None:
-        return dict(zip(names, key_values(value), strict=True))
-    nullable = [part.name for part in field.parts if part.takes_null]
-    return dict.fromkeys(nullable or names)
+    return dict(zip(names, key_values(text), strict=True))
+
+
+def are_equal(field: Field, text: str | None, other: str | None) -> bool:
+    """Tell whether two texts are of one value of a field."""
+    if text is None or other is None:
+        return text == other
+    read = field.type.comparable or field.type.parse
+    return bool(read(text) == read(other))
 
 
 def _parse_names(value: object) -> str:

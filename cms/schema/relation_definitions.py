@@ -114,7 +114,7 @@ def _many_to_one(definition: RelationDefinition, catalogue: Catalogue) -> Relati
     field = owner.fields.get(definition.field)
     related = definition.related
     problems: list[Problem] = []
-    if field is None or not field.has_value:
+    if field is None or not field.has_value or (related is None and field.column is None):
         reason = _no_column(owner, definition.field)
         problems += invalid_payload(reason, field="field", value=definition.field).problems
     else:
@@ -122,8 +122,9 @@ def _many_to_one(definition: RelationDefinition, catalogue: Catalogue) -> Relati
     if related is None:
         collect_problems(problems, lambda: _check_many_to_any(definition, catalogue))
     elif field is not None and field.parts:
-        present = catalogue.by_many[owner.name, field.name]
-        if present.one_collection != related:
+        # There is none of a field whose relation was deleted; its columns still point somewhere.
+        present = catalogue.by_many.get((owner.name, field.name))
+        if present and present.one_collection != related:
             reason = f'The columns point to "{present.one_collection}"'
             problems += invalid_payload(reason, field="related_collection").problems
     else:

@@ -105,6 +105,9 @@ def _delete(structure: StructureTransaction, deletions: Deletions) -> None:
         if relation.constraint:
             drop_foreign_key(structure.transaction, relation.constraint)
     for collection, field in deletions.fields:
+        # One that is a foreign key of several columns has gone with its relation.
+        if structure.catalogue.collections[collection].fields[field].parts:
+            continue
         fields.remove(structure.transaction, context, collection=collection, name=field)
     for (collection,) in deletions.collections:
         collections.remove(structure.transaction, context, name=collection)

@@ -43,6 +43,7 @@ from cms.structure.lookup import (
     require_table,
 )
 from cms.structure.record_changes import RecordKey
+from cms.structure.reference_names import follow_references
 from cms.structure.search_indexes import missing_search_indexes
 from cms.structure.structure_history import (
     NamedRecord,
@@ -241,6 +242,7 @@ def remove(transaction: Transaction, context: RequestContext, *, name: str) -> N
         raise invalid_payload(f'"{name}" is a view; drop it in the database', collection=name)
     _drop(transaction, collection)
     metadata.delete_collection_records(transaction, name, catalogue=catalogue)
+    follow_references(transaction, catalogue)
 
 
 def _named(name: object) -> NamedRecord:

@@ -48,6 +48,7 @@ from cms.structure.lookup import (
     require_table,
 )
 from cms.structure.record_changes import RecordKey
+from cms.structure.reference_names import follow_references
 from cms.structure.structure_history import (
     NamedRecord,
     recording,
@@ -183,11 +184,6 @@ def delete(
     transaction: Transaction, context: RequestContext, *, collection: str, name: str
 ) -> None:
     """Do `delete_field` within a change of structure."""
-    owner = require_alterable(context.snapshot.catalogue, collection)
-    if parts := require_field(owner, name).parts:
-        columns = ", ".join(part.name for part in parts)
-        reason = f"It is the foreign key of {columns}, and goes with one of these"
-        raise invalid_payload(reason, collection=collection, field=name)
     remove(transaction, context, collection=collection, name=name)
     prune_duplication_fields(transaction)
 
@@ -203,6 +199,12 @@ def remove(
         raise invalid_payload(
             "The primary key cannot be deleted", collection=collection, field=name
         )
+    if field.parts:
+        raise invalid_payload(
+            f'"{name}" is a foreign key of several columns, and goes with it',
+            collection=collection,
+            field=name,
+        )
     # An alias has nothing to drop.
     if field.column:
         require_table(owner, "columns")
@@ -213,6 +215,7 @@ def remove(
         transaction.execute_ddl(ddl.drop_column(collection, name))
     # By the catalogue as it was: stored rules still name the field.
     metadata.delete_field_records(transaction, collection, name, catalogue=catalogue)
+    follow_references(transaction, catalogue)
 
 
 def _named(collection: str, field: object, *, former: str | None = None) -> NamedRecord:

@@ -50,6 +50,9 @@ KEYS = {
     "endless": Key("timestamptz", "-infinity"),
     "far date": Key("timestamp", "-000043-03-15T12:00:00.500"),
     "bigInteger": Key("bigint", -(2**63), (str(-(2**63)),)),
+    "endless timestamp": Key("timestamptz", "infinity"),
+    "early datetime": Key("timestamp", "-000043-03-15T00:00:00.500"),
+    "not a number": Key("numeric", "NaN"),
 }
 
 

@@ -202,7 +202,7 @@ class WriteAuthorizer:
         # The usual case is left early: a call may have ten thousand rows.
         if not has_presets and not any(grant.validation for grant in grants):
             return row
-        passing = self.completer.passing_grants(grants, row)
+        passing = self.completer.passing_grants(grants, collection, row)
         # Each field needs a permission whose validation passes, not every permission.
         if not passing.grants or not has_all_covered(passing.grants, names):
             for problem in passing.problems:

@@ -27,7 +27,7 @@ from cms.items.write.nested import CompletePayload, write_tree
 from cms.items.write.parse.payload_parser import PayloadParser
 from cms.items.write.run.mutation_sequence import deletion_sequence
 from cms.items.write.run.running import run_sequence
-from cms.items.write.stages.parsed import Expects, ParsedSet
+from cms.items.write.stages.parsed import Expects, ParsedSet, PendingKey
 from cms.items.write.stages.resolved_rows import StoredRows
 from cms.items.write.transaction.event_runs import json_keys
 from cms.items.write.transaction.executor import Executor
@@ -35,7 +35,8 @@ from cms.items.write.transaction.named_keys import named_keys
 from cms.items.write.transaction.preconditions import check_match, check_singleton
 from cms.items.write.transaction.rows import as_stored
 from cms.query.sql import locks
-from cms.schema.payload import MISSING_KEY, REPEATED, invalid_item
+from cms.schema.model import Collection
+from cms.schema.payload import MISSING_KEY, REPEATED, RowValues, invalid_item
 
 AnsweredKeys = list[object]
 """Primary keys as answers show them."""
@@ -129,18 +130,32 @@ def _ready_changes(call: WriteCall, items: Sequence[object]) -> ReadyWrite:
 def _complete_each(call: WriteCall, items: Sequence[object]) -> CompletePayload:
     """Return the payload of a change of items that hold their keys."""
     parser, parsed = parse_payload(call, items, Expects.PRESENT)
-    keys = parsed.collection.keys_of(parsed.row_values)
+    keys = _named_keys(parsed.collection, parsed.row_values)
     # Going through all rows is left out where every key is there once, which is nearly always.
     if None in keys or len(set(keys)) < len(keys):
         _add_key_problems(call, parser, parsed)
     return call.complete(parser, parsed, StoredRows(dict(enumerate(keys))))
 
 
+def _named_keys(collection: Collection, rows: Sequence[RowValues]) -> list[str | None]:
+    # An array may have thousands of items, which mostly have keys of one column.
+    if collection.key_name:
+        return collection.keys_of(rows)
+    return [_named_key(collection, values) for values in rows]
+
+
+def _named_key(collection: Collection, values: RowValues) -> str | None:
+    """Return the key by which an item names its row; an object of a related item is none."""
+    if any(isinstance(values.get(name), PendingKey) for name in collection.key_names):
+        return None
+    return collection.key_of(values)
+
+
 def _add_key_problems(call: WriteCall, parser: PayloadParser, parsed: ParsedSet) -> None:
     """Add a problem for each item without a key, and for each key that an item before it has."""
     seen: set[str] = set()
     for row in parsed.rows:
-        key = parsed.collection.key_of(row.values)
+        key = _named_key(parsed.collection, row.values)
         reason = None
         if key is None:
             # A key that cannot be used has its own problem from parsing.

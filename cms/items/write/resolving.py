@@ -48,7 +48,7 @@ from cms.query.sql.arguments import key_cast
 from cms.schema.keys import sent_key
 from cms.schema.model import Collection
 from cms.schema.names import FieldName
-from cms.schema.payload import MISSING_KEY, REPEATED, RowValues, invalid_item, values_by_column
+from cms.schema.payload import MISSING_KEY, REPEATED, RowValues, invalid_item, stored_values
 
 _NO_VALUES: Mapping[int, str] = {}
 
@@ -352,7 +352,7 @@ class Resolver:
         collection = field.elements.collection
         far = field.link.far
         sent: Mapping[str, object] = {far.name: None}
-        values = values_by_column(far, None)
+        values: RowValues = {part.name: None for part in far.set_fields if part.takes_null}
         parsed_rows: list[ParsedRow] = []
         for owner in dropped.values():
             position = parent.rows[owner].position.below(field.name)
@@ -449,7 +449,7 @@ def _key_in_list(field: ParsedToMany, values: RowValues, near: str | None) -> st
 
     The columns to the owner may be part of the key, and missing among the values.
     """
-    owner_values = values_by_column(field.link.far, near)
+    owner_values = {} if near is None else stored_values(field.link.far, near)
     sent = {name: value for name, value in values.items() if not isinstance(value, PendingKey)}
     return field.elements.collection.key_of({**owner_values, **sent})
 

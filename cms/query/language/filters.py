@@ -195,9 +195,10 @@ class _Parser:
                 tally = self.literals.tally
                 tally.add(1, "patterns", maximum=MAX_PATTERNS, parameter=path[0])
                 return OperatorTest(operator, (self.literals.literal(_pattern(value, path)),))
-            case _ if isinstance(value, list) and operator in _KEY_OPERATORS:
-                return OperatorTest(operator, (self.literals.literal(_key(value, path)),))
             case _:
+                parts = as_list(value) if operator in _KEY_OPERATORS else value
+                if isinstance(parts, list):
+                    return OperatorTest(operator, (self.literals.literal(_key(parts, path)),))
                 return OperatorTest(operator, (self._one_operand(value, path),))
 
     def _parse_list(

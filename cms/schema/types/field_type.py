@@ -161,7 +161,7 @@ class FieldType:
     comparable: Callable[[object], Any] | None = None
     """Turns a value into one that Python compares as PostgreSQL does; without it `parse` does."""
     read_default: Callable[[str], object] = same_text
-    """Turns the text of a column's default into a value; ValueError for what JSON cannot show."""
+    """Turns the text of a stored value into the value that answers show; ValueError for another."""
     cell: Cell = Cell.TEXT
     functions: Mapping[str, FieldFunction] = field(default_factory=dict)
     """The functions of a field by their names."""

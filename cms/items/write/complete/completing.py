@@ -258,12 +258,14 @@ class RowCompleter:
         add_row_problems(row_problems, row, problems)
         return row
 
-    def passing_grants(self, grants: tuple[GuardedGrant, ...], row: ResolvedRow) -> PassingGrants:
+    def passing_grants(
+        self, grants: tuple[GuardedGrant, ...], collection: Collection, row: ResolvedRow
+    ) -> PassingGrants:
         """Return the grants whose validation a row passes."""
         passing: list[GuardedGrant] = []
         first_problems: list[Problem] = []
         for grant in grants:
-            problems = self._grant_problems(grant, row)
+            problems = self._grant_problems(grant, collection, row)
             if not problems:
                 passing.append(grant)
             first_problems = first_problems or problems
@@ -284,7 +286,7 @@ class RowCompleter:
         grants = grants_covering(self._permissions.grants(collection, "create"), row.sent_fields)
         if not grants:
             raise forbidden()
-        passing = self.passing_grants(grants, row)
+        passing = self.passing_grants(grants, collection, row)
         # One permission is enough: the problems by the others do not matter then.
         if passing.grants:
             return passing._replace(problems=[])
@@ -293,10 +295,13 @@ class RowCompleter:
     def _presets(self) -> PresetBinder:
         return PresetBinder(self._context, self._validator, self._cache)
 
-    def _grant_problems(self, grant: GuardedGrant, row: ResolvedRow) -> list[Problem]:
+    def _grant_problems(
+        self, grant: GuardedGrant, collection: Collection, row: ResolvedRow
+    ) -> list[Problem]:
         if grant.validation is None:
             return []
-        return self._validator.grant_problems(grant, row, self._presets().bound(grant))
+        presets = self._presets().bound(grant)
+        return self._validator.grant_problems(grant, collection, row, presets)
 
     def _auto_filling_of_kinds(
         self, collection: Collection, row_count: int, stored_count: int

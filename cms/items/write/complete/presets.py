@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from cms.access.policy import Grant
 from cms.errors import Refused, forbidden
+from cms.items.write.complete.references import names_set_by
 from cms.items.write.complete.validating import BoundPresets, CallCache, PayloadValidator
 from cms.items.write.hooks import hooks_of
 from cms.query.language.ast import (
@@ -22,7 +23,7 @@ from cms.query.language.ast import (
 from cms.query.language.literals import parse_variable
 from cms.query.plan.bindings import Placeholder, bind_values, unchanged
 from cms.schema.model import Collection, Field
-from cms.schema.payload import MutableRowValues, RowValues, converter, values_by_column
+from cms.schema.payload import MutableRowValues, RowValues, column_values, converter
 from cms.store.context import RequestContext
 
 log = logging.getLogger(__name__)
@@ -54,16 +55,17 @@ class PresetBinder:
         payload: dict[str, object] = {}
         values: MutableRowValues = {}
         never_preset = hooks_of(self._validator.store, collection.name).never_preset
+        sent_names = names_set_by(collection, sent)
         # In reverse order, so that the first permission overwrites the others.
         for grant in reversed(grants):
             for name, value in self.bound(grant).items():
                 field = collection.fields.get(name)
                 # A field may have gone, or lost its column, since the permission was written.
-                if field is None or not field.has_value or name in sent:
+                if field is None or not field.has_value or name in sent_names:
                     continue
                 if name in never_preset:
                     raise _refuse(grant, field, "no preset sets it")
-                values |= values_by_column(field, _column_value(grant, field, value))
+                values |= column_values(field, _column_value(grant, field, value))
                 payload[name] = value
         return RowPresets(payload, values)
 
@@ -98,7 +100,7 @@ class PresetBinder:
 
 
 def _column_value(grant: Grant, field: Field, value: object) -> str | None:
-    """Return a preset as its column takes it; raises `Refused` FORBIDDEN if it does not."""
+    """Return a preset as its field takes it; raises `Refused` FORBIDDEN if it does not."""
     if value is None:
         return None
     return _convert(grant, field, value)

@@ -14,8 +14,10 @@ from cms.database.connections import Fetch
 from cms.errors import Problem
 from cms.items.write.complete.caller_values import caller_values
 from cms.items.write.complete.field_rules import FieldRules, field_rules, filled_values
+from cms.items.write.complete.references import names_set_by, with_references
 from cms.items.write.stages.problems import Problems
 from cms.items.write.stages.resolved_rows import ResolvedRow
+from cms.mappings import without
 from cms.query.language.ast import CallerValue
 from cms.query.rules.validation import RuleContext, failures
 from cms.query.sql.locks import item_contents
@@ -49,10 +51,13 @@ class PayloadValidator:
         self, rules: FieldRules, collection: Collection, row: ResolvedRow
     ) -> list[Problem]:
         """Return the problems of a row by those rules of fields that need no stored item."""
-        values = row.payload
+        values = self._with_references(collection, row.payload, row)
         rule_context = self._rule_context(rules.caller_paths, is_creation=row.is_new)
         # A change leaves what is stored: defaults are of new rows only.
-        unsent_values = filled_values(rules, row.values) if row.is_new else {}
+        unsent_values: Json = {}
+        if row.is_new:
+            filled = filled_values(rules, row.values)
+            unsent_values = self._with_references(collection, filled, row)
         rule_context = replace(rule_context, unsent_values=unsent_values)
         # Validations skip fields without any value, even those of a new item.
         problems = rules.validation_problems(values, replace(rule_context, is_creation=False))
@@ -60,11 +65,16 @@ class PayloadValidator:
             problems += map(missing, rules.missing_on_create(values, rule_context))
         return problems
 
-    def grant_problems(self, grant: GuardedGrant, row: ResolvedRow, presets: Json) -> list[Problem]:
+    def grant_problems(
+        self, grant: GuardedGrant, collection: Collection, row: ResolvedRow, presets: Json
+    ) -> list[Problem]:
         """Return the problems of a row by the validation of a permission, which must have one."""
         assert grant.validation is not None
         # What was sent comes before presets, and the reference to the owner before both.
-        values = {**presets, **row.sent, **row.owner_reference}
+        unsent = without(presets, names_set_by(collection, row.sent))
+        values = self._with_references(
+            collection, {**unsent, **row.sent, **row.owner_reference}, row
+        )
         rule_context = self._rule_context(grant.validation.caller_paths, is_creation=row.is_new)
         return failures(grant.validation, values, rule_context)
 
@@ -87,17 +97,25 @@ class PayloadValidator:
         contents = fetch_fragment(fetch, item_contents(collection, keys), self._context.bindings())
         stored: dict[object, Any] = {}
         for key, content in contents:
-            stored[key] = jsontext.loads_stored(content)
+            item = jsontext.loads_stored(content)
+            assert isinstance(item, dict)
+            stored[key] = with_references(
+                collection, item, self._context.snapshot.catalogue, is_new=True
+            )
         # The whole item is known here: a field that it lacks is an empty one.
         rule_context = self._rule_context(rules.caller_paths, is_creation=True)
         for row in rows:
             before = stored.get(row.key, {})
-            after = {**before, **row.payload}
+            after = {**before, **self._with_references(collection, row.payload, row)}
             # A change may make a condition hold, which then requires fields that it leaves out.
             missing_before = rules.missing_fields(before, rule_context)
             for required in rules.missing_fields(after, rule_context):
                 if required not in missing_before:
                     problems.add(missing(required), row.position)
+
+    def _with_references(self, collection: Collection, payload: Json, row: ResolvedRow) -> Json:
+        catalogue = self._context.snapshot.catalogue
+        return with_references(collection, payload, catalogue, is_new=row.is_new)
 
     def values_of(self, paths: Iterable[CallerValue]) -> Mapping[CallerValue, tuple[object, ...]]:
         """Return the values that paths lead to; a call looks each path up only once.

@@ -119,7 +119,7 @@ class ToOneBuilder:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that hold the key of the target."""
-        return tuple(part.name for part in self.link.near.key_fields)
+        return tuple(part.name for part in self.link.near.set_fields)
 
     @classmethod
     def of(cls, to_one: ParsedToOne) -> ToOneBuilder:

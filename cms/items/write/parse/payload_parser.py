@@ -175,9 +175,14 @@ class PayloadParser:
             return number
         # The same key means the same row, which is written once.
         builder.rows[number].merge(row)
+        # An object takes the place of a value that stood there.
+        for name in parsed.nested:
+            for part in builder.collection.fields[name].key_fields:
+                if part.name not in row.values:
+                    builder.rows[number].values.pop(part.name, None)
         # A value for the field itself takes the place of an object that stood there.
         for to_one in builder.to_one.values():
-            if to_one.columns[0] in row.values:
+            if all(name in row.values for name in to_one.columns):
                 to_one.detach(number)
         # Of objects with one key only the first may hold lists: two arrays would each be the
         # complete content of a list.
@@ -256,7 +261,9 @@ class PayloadParser:
         if to_one is None:
             to_one = ToOneBuilder(name, link, self._target_set(builder, link, position))
             builder.to_one[name, link.target] = to_one
-        row.values.update(dict.fromkeys(to_one.columns, PENDING_KEY))
+        for name in to_one.columns:
+            # It stays where it is part of the key that names the row.
+            row.values.setdefault(name, PENDING_KEY)
         # Objects of all rows above share one set, and so one statement.
         targets = to_one.targets
         # An item of a collection that can only be read here may be named by its key.
@@ -340,7 +347,7 @@ class PayloadParser:
             return None
         far = to_many.link.far
         row.owner = Owner(owner, far)
-        row.values.update(dict.fromkeys((part.name for part in far.key_fields), PENDING_KEY))
+        row.values.update(dict.fromkeys((part.name for part in far.set_fields), PENDING_KEY))
         to_many.pairs.append((owner, number))
         return number
 

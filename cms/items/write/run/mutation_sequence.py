@@ -141,7 +141,7 @@ class _SequenceBuilder:
         pairs: list[tuple[int, int]] = []
         for owner, element in to_many.pairs:
             # An element that stays in its list needs no reference.
-            if far.key_fields[0].name in elements[element].values:
+            if any(part.name in elements[element].values for part in far.set_fields):
                 # Turned round: it is the element that points to its owner.
                 pairs.append((element, owner))
         reference = Reference(far, number, to_many.link.near, pairs)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from cms.database.error_mapping import Conflict
 from cms.items.write.run.conflicts import locating_conflicts
+from cms.items.write.run.contradictions import GivenValues
 from cms.items.write.run.refusal_diagnosis import InquirySet, inquire_on_conflict
 from cms.items.write.stages.mutations import (
     DeferredUpdate,
@@ -34,7 +35,7 @@ from cms.items.write.transaction.rows import (
     reserve_revisions,
     update_rows,
 )
-from cms.schema.payload import MutableRowValues, RowValues, values_by_column
+from cms.schema.payload import MutableRowValues, RowValues, column_values
 from cms.store.table_hooks import keys_of
 
 
@@ -140,12 +141,15 @@ class _SequenceRun:
         filled: list[RowValues] = [row.values for row in target.rows]
         # Values of the sequence must not change, and only some rows may have a reference.
         copies: dict[int, MutableRowValues] = {}
+        given = GivenValues(target.collection)
         for reference in target.references:
             column = self._column(reference)
             for number, target_number in reference.pairs:
                 if number not in copies:
                     copies[number] = dict(filled[number])
-                copies[number] |= values_by_column(reference.field, column[target_number])
+                values = column_values(reference.field, column[target_number])
+                given.add(number, target.rows[number], reference.field, values)
+                copies[number] |= values
         for number, values in copies.items():
             filled[number] = values
         return filled

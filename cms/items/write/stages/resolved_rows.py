@@ -98,7 +98,7 @@ class ResolvedRow(NamedTuple):
         # Without the field among its values, an element stays where it is: nothing is set.
         if owner is None or owner.field is None:
             return _NO_REFERENCE
-        if owner.field.key_fields[0].name not in self.values:
+        if not any(part.name in self.values for part in owner.field.set_fields):
             return _NO_REFERENCE
         return {owner.field.name: owner.value}
 
@@ -193,7 +193,8 @@ class ResolvedToMany:
 
 def deletes_dropped(link: Link, elements: Collection) -> bool:
     """Tell whether rows that leave the list of a relation are deleted, and not only unlinked."""
-    # A row whose key holds the columns to its owner is none without it.
+    # A row whose key holds the columns to its owner is none without them. Where it holds some of
+    # them, the others may be null.
     holds_owner = all(part.name in elements.key_names for part in link.far.key_fields)
     return holds_owner or link.relation.one_deselect_action == "delete"
 
