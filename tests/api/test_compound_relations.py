@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.client import Client
+from tests.file_imports import TYPES
 from tests.members import may, member
 from tests.shop import KEY, fill_shop, history, lines, make_shop
 from tests.things import Stage
@@ -158,6 +159,28 @@ def test_a_reference_and_its_columns_are_sent_back_as_they_were_read(api: Client
     for wrong in ({"order_items": [17, 2], "item_line": 1}, {"order_items": None, **KEY_17_2}):
         assert api.patch(path, wrong).codes == ["INVALID_PAYLOAD"]
     assert api.patch(path, {"order_items": [17, 2], **KEY_17_2}).status == 200
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "jsonl"])
+def test_exports_of_such_relations_are_imported(api: Client, form: str) -> None:
+    items = api.get("/items/shipments").data
+    exported = api.get(f"/items/shipments?export={form}").content
+    for item in items:
+        api.patch(f"/items/shipments/{item['id']}", {"item_order": 18, "item_line": 1})
+    headers = {"Content-Type": TYPES[form]}
+    answer = api.send("POST", "/utils/import/shipments", raw=exported, **headers)
+    assert answer.data == {"created": 0, "updated": 2}
+    assert api.get("/items/shipments").data == items
+
+
+def test_a_key_with_a_secret_is_sent_back_masked(api: Client) -> None:
+    secret = {"meta": {"special": ["conceal"]}}
+    assert api.patch("/fields/shipments/item_order", secret).status == 200
+    item = api.get("/items/shipments/1").data
+    assert item["order_items"] == ["**********", 2]
+    assert api.patch("/items/shipments/1", {**item, "note": "changed"}).status == 200
+    api.patch("/fields/shipments/item_order", {"meta": {"special": None}})
+    assert api.get("/items/shipments/1").data["order_items"] == [17, 2]
 
 
 def test_such_relations_are_sorted_by(api: Client) -> None:

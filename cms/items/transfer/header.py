@@ -59,7 +59,7 @@ def _check_names(
     for name in names:
         item[name] = None
         # A list takes no null, and an empty one changes nothing.
-        if name in fields and fields[name].column is None:
+        if name in fields and not fields[name].has_value:
             item[name] = []
     parser = call.payload_parser()
     try:
@@ -86,7 +86,7 @@ def _source_column(call: WriteCall, field: Field) -> SourceColumn:
         field.name,
         parse_cell,
         COLUMN_PARSERS.get(parse_cell),
-        takes_null=field.column is not None,
+        takes_null=field.has_value,
     )
 
 
@@ -99,8 +99,8 @@ MAX_SHORT_DIGITS = 17
 
 def cell_parser(field: Field, *, is_relational: bool) -> ParseCell:
     """Return the function that parses one cell of a field; cells are never empty."""
-    # A field without a column holds lists of related items.
-    if field.column is None:
+    # A field without a value of its own holds lists of related items.
+    if not field.has_value:
         return parse_json
     # The cell may hold the related item itself instead of its key.
     if is_relational and field.type.cell is Cell.TEXT:
