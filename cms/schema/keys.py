@@ -13,7 +13,7 @@ from cms.schema.key_texts import key_text, key_values
 from cms.schema.model import Collection, Field
 from cms.schema.payload import converter
 from cms.schema.types import ALIAS
-from cms.schema.types.field_type import FieldType, Parse, Trait, ValueSize
+from cms.schema.types.field_type import Cell, FieldType, Parse, Trait, ValueSize
 
 TO_ONE = "m2o"
 """The special marker of a field that leads to one item."""
@@ -152,6 +152,7 @@ def _key_type(parts: tuple[Field, ...]) -> FieldType:
         own_comparisons=frozenset() if are_comparable else frozenset({Trait.EQUALITY}),
         read_default=read,
         cast="text",
+        cell=Cell.JSON_OR_TEXT,
         size=ValueSize.LONG if any(map(_is_long, parts)) else ValueSize.SHORT,
         can_change=False,
         is_known=False,

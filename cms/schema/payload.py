@@ -196,7 +196,7 @@ class ItemParser:
             return self._converters.setdefault(name, converter(field))
         # The mask comes back when a client saves what it has read; it must not become the new
         # secret.
-        elif field and value != MASK:
+        elif field and not _is_mask(value):
             return converter(field)
         return None
 
@@ -210,6 +210,11 @@ class ItemParser:
             parsed.nested[name] = value
         else:
             parsed.problems.append(value_problem(self._collection, name, value, error))
+
+
+def _is_mask(value: object) -> bool:
+    """Tell whether a value is what answers show of a secret, or of a key that holds one."""
+    return value == MASK or (isinstance(value, list) and MASK in value)
 
 
 def _unwritable_problem(field: Field | None, name: str, collection: Collection) -> Problem | None:

@@ -146,6 +146,28 @@ def test_keys_are_compared_as_their_columns_are(stage: Stage) -> None:
             stage.admin.delete(f"/items/points_there/{created.data['id']}")
 
 
+@pytest.mark.parametrize("form", ["csv", "json", "jsonl"])
+def test_exports_of_such_relations_are_imported(api: Client, form: str) -> None:
+    items = api.get("/items/shipments").data
+    exported = api.get(f"/items/shipments?export={form}").content
+    for item in items:
+        api.patch(f"/items/shipments/{item['id']}", {"item_order": 18, "item_line": 1})
+    headers = {"Content-Type": TYPES[form]}
+    answer = api.send("POST", "/utils/import/shipments", raw=exported, **headers)
+    assert answer.data == {"created": 0, "updated": 2}
+    assert api.get("/items/shipments").data == items
+
+
+def test_a_key_with_a_secret_is_sent_back_masked(api: Client) -> None:
+    secret = {"meta": {"special": ["conceal"]}}
+    assert api.patch("/fields/shipments/item_order", secret).status == 200
+    item = api.get("/items/shipments/1").data
+    assert item["order_items"] == ["**********", 2]
+    assert api.patch("/items/shipments/1", {**item, "note": "changed"}).status == 200
+    api.patch("/fields/shipments/item_order", {"meta": {"special": None}})
+    assert api.get("/items/shipments/1").data["order_items"] == [17, 2]
+
+
 def test_such_relations_are_sorted_by(api: Client) -> None:
     api.post("/items/shipments", [{"order_items": [17, 10]}, {"order_items": [17, 1]}])
     listed = api.get("/items/shipments?sort=-order_items&fields=order_items").data

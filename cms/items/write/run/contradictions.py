@@ -56,7 +56,10 @@ def _sent_values(collection: Collection, row: ResolvedRow) -> MutableRowValues:
         field = collection.fields.get(name)
         if field is None or value is None or isinstance(value, Mapping) or name in set_by_list:
             continue
-        if field.parts or (name in shared and not field.is_secret):
+        # A secret may have come back as its mask, and what is sent for a generated column is
+        # ignored.
+        is_ignored = field.is_secret or bool(field.column and field.column.is_generated)
+        if (field.parts or name in shared) and not is_ignored:
             values |= column_values(field, converter(field)(value))
     return values
 
