@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import product
 from random import Random
@@ -152,8 +153,11 @@ def actions(installation: Installation, snapshot: Snapshot, table: str) -> objec
     columns = tuple(field.name for field in collection.columns if field.name in ("a", "b"))
     row: dict[str, Any] = dict.fromkeys(columns, "1")
     if collection.key_name not in row:
-        insert_rows(run, collection, [row, row])
-        update_rows(run, collection, ["1", "2"], [row, row])
+        # Nothing comes back, as if triggers had kept all rows.
+        with suppress(Refused):
+            insert_rows(run, collection, [row, row])
+        with suppress(Refused):
+            update_rows(run, collection, ["1", "2"], [row, row])
     for action in ("lock", "touch", "delete"):
         run_action_by_key(run, action, collection, ["1"])
     return recorder.runs
