@@ -92,7 +92,7 @@ def _values(key: Field, value: Fragment) -> list[Fragment]:
         shape = f"split_part({{0}}, ',', {number})"
         if part.type.name not in _TYPES_WITHOUT_COMMA:
             shape = _PLAIN.format(shape)
-        values.append(fill(part.type.text_sql.format(shape, key_cast(part)), value))
+        values.append(fill(part.type.text_sql, fill(shape, value), text(key_cast(part))))
     return values
 
 
