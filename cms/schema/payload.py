@@ -16,13 +16,13 @@ from cms.digits import TooManyDigits
 from cms.errors import Problem, abbreviated, forbidden
 from cms.hashing import passwords
 from cms.mappings import without_none
-from cms.schema.key_texts import key_values
+from cms.schema.key_texts import key_text, key_values
 from cms.schema.model import Collection, Column, Field
 from cms.schema.reasons import NO_OBJECT, NO_SUCH_FIELD, not_one_of
 from cms.schema.types import type_of_base_type
 from cms.schema.types.field_type import OutOfRange, Parse, RangeTest, TooLong
 from cms.schema.types.structures import JSON
-from cms.schema.types.texts import BITS, CSV, bits_parser
+from cms.schema.types.texts import BITS, CSV, STRING, TEXT, bits_parser
 from cms.text_shapes import MASK
 
 # {"price": "19.90", "author": None}
@@ -31,6 +31,8 @@ RowValues = Mapping[str, str | None]
 
 MutableRowValues = dict[str, str | None]
 """The values of a row while they are collected."""
+
+_TEXTS = (STRING, TEXT)
 
 ColumnConverter = Callable[[Sequence[object]], Sequence[str | None]]
 
@@ -208,8 +210,15 @@ class ItemParser:
         """Add the problem of a value; an object at a to-one field is a related item instead."""
         if isinstance(value, Mapping) and self._relates(name):
             parsed.nested[name] = value
+        elif isinstance(value, list) and self._holds_keys(name):
+            parsed.values[name] = key_text(map(str, value))
         else:
             parsed.problems.append(value_problem(self._collection, name, value, error))
+
+    def _holds_keys(self, name: str) -> bool:
+        """Tell whether a field holds the texts of keys: that of a many-to-any relation does."""
+        field = self._collection.fields[name]
+        return self._relates(name) and not field.parts and field.type in _TEXTS
 
 
 def _is_mask(value: object) -> bool:

@@ -304,7 +304,7 @@ def marks(stage: Stage, tables: None) -> None:
 
 @pytest.mark.usefixtures("marks")
 def test_a_many_to_any_field_leads_to_such_items(api: Client) -> None:
-    by_key = api.post("/items/marks", {"kind": "order_items", "thing": "17,2"}).data
+    by_key = api.post("/items/marks", {"kind": "order_items", "thing": [17, 2]}).data
     item = {"order_id": 19, "line": 6, "product": 3}
     created = api.post("/items/marks", {"kind": "order_items", "thing": item}).data
     assert (by_key["thing"], created["thing"]) == ("17,2", "19,6")
