@@ -18,7 +18,7 @@ EMAIL: JsonSchema = MappingProxyType({"type": "string", "format": "email"})
 NULL: JsonSchema = MappingProxyType({"type": "null"})
 OBJECT: JsonSchema = MappingProxyType({"type": "object", "additionalProperties": True})
 KEY: JsonSchema = MappingProxyType({"type": ["string", "integer"]})
-ITEM_KEY: JsonSchema = MappingProxyType({"type": ["string", "integer", "array"]})
+ITEM_KEY: JsonSchema = MappingProxyType({"type": ["string", "integer", "array"], "items": {}})
 """The key of an item, which is an array where it has several columns."""
 KEYS: JsonSchema = MappingProxyType({"type": "array", "items": ITEM_KEY})
 
