@@ -249,12 +249,11 @@ def test_rows_go_by_keys_of_several_columns(stage: Stage, admin: Client) -> None
 
 
 BETWEEN = {
-    "a key of two columns": "CREATE TABLE {1} (a integer, b integer, "
+    "no key": "CREATE TABLE {1} (a integer, b integer, "
     "up integer REFERENCES {0} ON DELETE CASCADE,"
-    " code integer UNIQUE, PRIMARY KEY (a, b));",
-    "partitions and a key of two columns": "CREATE TABLE {1} (a integer, b integer,"
-    " up integer REFERENCES {0} ON DELETE CASCADE, code integer, PRIMARY KEY (code, b), "
-    "UNIQUE (code))"
+    " code integer UNIQUE, UNIQUE (a, b));",
+    "partitions and no key": "CREATE TABLE {1} (a integer, b integer,"
+    " up integer REFERENCES {0} ON DELETE CASCADE, code integer, UNIQUE (code))"
     " PARTITION BY HASH (code);"
     "CREATE TABLE {1}_even PARTITION OF {1} FOR VALUES WITH (MODULUS 2, REMAINDER 0);"
     "CREATE TABLE {1}_odd PARTITION OF {1} FOR VALUES WITH (MODULUS 2, REMAINDER 1);",
