@@ -15,6 +15,7 @@ from tests.api.nesting import make_relations
 from tests.client import Client
 from tests.databases import run_sql
 from tests.index_building import WORKER, IndexBuilder
+from tests.shop import fill_shop, make_shop
 from tests.things import Stage, Table, staged
 
 
@@ -22,6 +23,18 @@ from tests.things import Stage, Table, staged
 def nested_collections(stage: Stage) -> None:
     """The collections of `tests.api.nesting`, with every kind of relation."""
     make_relations(stage.admin)
+
+
+@pytest.fixture(scope="module")
+def shop_tables(stage: Stage) -> None:
+    """The tables of `tests.shop`, with keys and foreign keys of several columns."""
+    make_shop(stage)
+
+
+@pytest.fixture
+def shop(stage: Stage, shop_tables: None) -> None:
+    """The tables of `tests.shop` with their first rows, whatever tests before have written."""
+    fill_shop(stage)
 
 
 @pytest.fixture(scope="module")

@@ -9,18 +9,10 @@ import pytest
 from tests.client import Client
 from tests.file_imports import TYPES
 from tests.members import may, member, new_role
-from tests.shop import KEY, fill_shop, history, lines, make_shop
+from tests.shop import KEY, history, lines
 from tests.things import Stage
 
-
-@pytest.fixture(scope="module", autouse=True)
-def tables(stage: Stage) -> None:
-    make_shop(stage)
-
-
-@pytest.fixture(autouse=True)
-def rows(stage: Stage, tables: None) -> None:
-    fill_shop(stage)
+pytestmark = pytest.mark.usefixtures("shop")
 
 
 @pytest.fixture

@@ -8,22 +8,13 @@ import pytest
 
 from tests.client import Client
 from tests.members import may, member
-from tests.shop import fill_shop, make_shop
 from tests.things import Stage
+
+pytestmark = pytest.mark.usefixtures("shop")
 
 Json = dict[str, Any]
 
 PATH = "/items/shipments/1"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def tables(stage: Stage) -> None:
-    make_shop(stage)
-
-
-@pytest.fixture(autouse=True)
-def rows(stage: Stage, tables: None) -> None:
-    fill_shop(stage)
 
 
 def writer(stage: Stage, **settings: object) -> Client:

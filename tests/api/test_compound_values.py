@@ -1,4 +1,4 @@
-"""Foreign keys of several columns are relations: read, filtered, sorted, written."""
+"""Values of keys of several columns are sent back as they were read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.client import Client
-from tests.file_imports import TYPES
 from tests.shop import fill_shop, make_shop
 from tests.things import Stage
 
@@ -46,9 +45,6 @@ def api(stage: Stage) -> Client:
     return stage.admin
 
 
-# Relations by foreign keys of several columns
-
-
 def test_elements_of_lists_and_keys_are_taken_as_they_are_read(stage: Stage) -> None:
     api = stage.admin
     api.post("/items/uses", {"rates": {"rate": "Infinity", "since": "-000043-03-15T00:00:00.000Z"}})
@@ -71,28 +67,3 @@ def test_a_reference_and_its_columns_are_sent_back_as_they_were_read(api: Client
     for wrong in ({"order_items": [17, 2], "item_line": 1}, {"order_items": None, **KEY_17_2}):
         assert api.patch(path, wrong).codes == ["INVALID_PAYLOAD"]
     assert api.patch(path, {"order_items": [17, 2], **KEY_17_2}).status == 200
-
-
-@pytest.mark.parametrize("form", ["csv", "json", "jsonl"])
-def test_exports_of_such_relations_are_imported(api: Client, form: str) -> None:
-    items = api.get("/items/shipments").data
-    exported = api.get(f"/items/shipments?export={form}").content
-    for item in items:
-        api.patch(f"/items/shipments/{item['id']}", {"item_order": 18, "item_line": 1})
-    headers = {"Content-Type": TYPES[form]}
-    answer = api.send("POST", "/utils/import/shipments", raw=exported, **headers)
-    assert answer.data == {"created": 0, "updated": 2}
-    assert api.get("/items/shipments").data == items
-
-
-def test_a_key_with_a_secret_is_sent_back_masked(api: Client) -> None:
-    secret = {"meta": {"special": ["conceal"]}}
-    assert api.patch("/fields/shipments/item_order", secret).status == 200
-    item = api.get("/items/shipments/1").data
-    assert item["order_items"] == ["**********", 2]
-    assert api.patch("/items/shipments/1", {**item, "note": "changed"}).status == 200
-    api.patch("/fields/shipments/item_order", {"meta": {"special": None}})
-    assert api.get("/items/shipments/1").data["order_items"] == [17, 2]
-
-
-# Rights
